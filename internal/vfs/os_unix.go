@@ -22,6 +22,6 @@ func usage(name string) (total, free int64, err error) {
 	if err := unix.Statfs(name, &st); err != nil {
 		return 0, 0, &os.PathError{Op: "statfs", Path: name, Err: err}
 	}
-	block := int64(st.Bsize)
+	block := int64(st.Bsize) //nolint:unconvert // the field's type differs between systems
 	return int64(st.Blocks) * block, int64(st.Bavail) * block, nil
 }

@@ -1,0 +1,117 @@
+package config
+
+import (
+	"maps"
+	"slices"
+	"strings"
+)
+
+// build turns the gathered texts into a Config; what is wrong goes to l.problems.
+func (l *loader) build() *Config {
+	c := &Config{}
+	l.linkIDs()
+	l.chooseDefaults()
+	l.checkValues()
+	if len(l.problems) > 0 {
+		return nil // rules between values need values
+	}
+	c.layers = l.layers
+	if err := setFields(c, brokerKeys, c.value); err != nil {
+		l.problemf("", "%v", err)
+		return nil
+	}
+	l.buildNode(c)
+	l.checkRules(c)
+	t, err := c.buildTopic(nil)
+	if err != nil {
+		l.problemf("", "%v", err)
+		return nil
+	}
+	c.topic = t
+	return c
+}
+
+// value returns the parsed effective value of a broker key.
+func (c *Config) value(name string) (value, error) {
+	text, _ := c.layers.effective(name)
+	return parseValue(brokerKeys.byName[name], text)
+}
+
+// Value returns the text in force for a broker key, nil for null or for a name that nobody gave. Sensitive values come
+// in clear: this is for the component that uses the key, not for answers.
+func (c *Config) Value(name string) *string {
+	text, _ := c.layers.effective(name)
+	return text
+}
+
+// ListenerValue returns the value of a key for one listener: listener.name.NAME.KEY when that is given, else KEY.
+func (c *Config) ListenerValue(listener, key string) *string {
+	if v := c.Value(listenerPrefix + strings.ToLower(listener) + "." + key); v != nil {
+		return v
+	}
+	return c.Value(key)
+}
+
+// checkValues reports every static value that does not parse or is not allowed.
+func (l *loader) checkValues() {
+	for _, name := range slices.Sorted(maps.Keys(l.layers.static)) {
+		k := lookupBrokerKey(name)
+		if k == nil {
+			continue
+		}
+		text := l.layers.static[name]
+		if _, err := parseValue(k, &text); err != nil {
+			l.problem(name, strings.ReplaceAll(err.Error(), "configuration "+k.Name, "configuration "+name), k.Allowed())
+		}
+	}
+}
+
+// linkIDs makes node.id and broker.id the same thing, as Kafka does.
+func (l *loader) linkIDs() {
+	node, hasNode := l.layers.static["node.id"]
+	broker, hasBroker := l.layers.static["broker.id"]
+	switch {
+	case hasNode && hasBroker && strings.TrimSpace(node) != strings.TrimSpace(broker):
+		l.problemf("node.id", "You must set `node.id` to the same value as `broker.id` (%s).", broker)
+	case hasNode:
+		l.set("broker.id", node, l.where["node.id"])
+	case hasBroker:
+		l.set("node.id", broker, l.where["broker.id"])
+	}
+}
+
+// What a node is when nobody says otherwise.
+const (
+	defaultRoles      = "broker,controller"
+	defaultNodeID     = "1"
+	defaultLogDir     = "./kbroker-data"
+	defaultController = "CONTROLLER"
+	localListener     = "PLAINTEXT://localhost:9092"
+	openListener      = "PLAINTEXT://:9092"
+)
+
+// chooseDefaults fills in what Kafka demands: roles, id, listeners. Without any configuration the node listens on this
+// machine only; once somebody configures it, it opens all addresses as Kafka does.
+func (l *loader) chooseDefaults() {
+	d := map[string]string{"log.dir": defaultLogDir}
+	l.layers.defaults = d
+	given := func(key string) bool { _, ok := l.layers.static[key]; return ok }
+	if !given("process.roles") {
+		d["process.roles"] = defaultRoles
+	}
+	if !given("node.id") {
+		if given("controller.quorum.voters") || given("controller.quorum.bootstrap.servers") {
+			l.problem("node.id", "must be set on a node of a larger cluster", "0 or greater, unique in the cluster")
+		}
+		d["node.id"], d["broker.id"] = defaultNodeID, defaultNodeID
+	}
+	if !given("listeners") {
+		d["listeners"] = localListener
+		if l.outside {
+			d["listeners"] = openListener
+		}
+	}
+	if !given("controller.listener.names") {
+		d["controller.listener.names"] = defaultController
+	}
+}

@@ -85,8 +85,9 @@ func (c Call) String() string {
 		return fmt.Sprintf("%s %s [%d,%d)", c.Op, c.Path, c.Offset, c.Offset+int64(c.Len))
 	case OpTruncate:
 		return fmt.Sprintf("truncate %s to %d", c.Path, c.Offset)
+	default:
+		return c.Op.String() + " " + c.Path
 	}
-	return c.Op.String() + " " + c.Path
 }
 
 // Rule makes operations fail. The zero value of a field does not restrict.

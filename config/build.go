@@ -22,6 +22,9 @@ func (l *loader) build() *Config {
 	}
 	l.buildNode(c)
 	l.checkRules(c)
+	if len(l.problems) > 0 {
+		return nil
+	}
 	t, err := c.buildTopic(nil)
 	if err != nil {
 		l.problemf("", "%v", err)
@@ -72,7 +75,8 @@ func (l *loader) linkIDs() {
 	broker, hasBroker := l.layers.static["broker.id"]
 	switch {
 	case hasNode && hasBroker && strings.TrimSpace(node) != strings.TrimSpace(broker):
-		l.problemf("node.id", "You must set `node.id` to the same value as `broker.id` (%s).", broker)
+		l.problem("node.id", "`node.id` and `broker.id` must be set to the same value. `broker.id` is deprecated, please use"+
+			" `node.id` instead.", "")
 	case hasNode:
 		l.set("broker.id", node, l.where["node.id"])
 	case hasBroker:
@@ -93,6 +97,9 @@ const (
 // chooseDefaults fills in what Kafka demands: roles, id, listeners. Without any configuration the node listens on this
 // machine only; once somebody configures it, it opens all addresses as Kafka does.
 func (l *loader) chooseDefaults() {
+	if l.layers.defaults != nil {
+		return // WithDynamic starts from what Load chose
+	}
 	d := map[string]string{"log.dir": defaultLogDir}
 	l.layers.defaults = d
 	given := func(key string) bool { _, ok := l.layers.static[key]; return ok }

@@ -21,7 +21,6 @@ type Config struct {
 	Transactions Transactions
 	Controller   Controller
 	Quotas       Quotas
-	Security     Security
 	HTTP         HTTP
 	Logging      Logging
 
@@ -220,12 +219,6 @@ type Quotas struct {
 	AlterDirWindow     time.Duration `key:"alter.log.dirs.replication.quota.window.size.seconds"`
 	ControllerWindows  int32         `key:"controller.quota.window.num"`
 	ControllerWindow   time.Duration `key:"controller.quota.window.size.seconds"`
-}
-
-// Security names what authenticates and authorizes. Per-listener values are read with Config.ListenerValue.
-type Security struct {
-	// Authorizer is empty when every request is allowed.
-	Authorizer string `key:"authorizer.class.name"`
 }
 
 // HTTP is the console: health, metrics, profiles.

@@ -43,7 +43,9 @@ func (c *Config) DescribeClientMetrics(overrides map[string]string) []Entry {
 	return c.describeLayered(clientMetricsKeys, overrides, kmsg.ConfigSourceClientMetricsConfig)
 }
 
-// describeLayered answers for resources whose values lie over those of the broker.
+// describeLayered answers for resources whose values lie over those of the broker. The source of a value that the
+// broker gives is that of the strongest broker key alone, as in Kafka: log.retention.hours in a file shows in the value,
+// but as a default.
 func (c *Config) describeLayered(t *table, overrides map[string]string, own kmsg.ConfigSource) []Entry {
 	entries := make([]Entry, 0, len(t.keys))
 	for _, k := range t.keys {
@@ -51,16 +53,40 @@ func (c *Config) describeLayered(t *table, overrides map[string]string, own kmsg
 		if k.Hidden && !set {
 			continue
 		}
-		inForce := c.topicDefault(k)
-		e := k.entry(inForce.Value, inForce.Source)
+		var synonyms []Synonym
 		if set {
-			e = k.entry(&override, own)
-			e.addSynonym(k, Synonym{Name: k.Name, Value: &override, Source: own})
+			synonyms = append(synonyms, Synonym{Name: k.Name, Value: k.shown(&override), Source: own})
 		}
-		if len(k.Synonyms) > 0 {
-			for _, s := range c.layers.sources(k.Synonyms[0]) {
-				e.addSynonym(k, s)
-			}
+		switch {
+		case len(k.Synonyms) == 0:
+		case k.Synonyms[0] == k.Name && brokerKeys.byName[k.Name] == nil: // a group key with a default of its own
+			synonyms = append(synonyms, Synonym{Name: k.Name, Value: k.Default, Source: kmsg.ConfigSourceDefaultConfig})
+		default:
+			synonyms = append(synonyms, c.layers.synonyms(k.Synonyms[0])...)
+		}
+		text := c.topicDefault(k).Value
+		if set {
+			text = &override
+		}
+		entries = append(entries, k.entry(k.Name, text, synonyms))
+	}
+	return entries
+}
+
+// DescribeNewTopic lists what the answer to CreateTopics tells about the new topic's configuration: the overrides as
+// they were written, and of the rest the values in force with their true source.
+func (c *Config) DescribeNewTopic(overrides map[string]string) []Entry {
+	entries := make([]Entry, 0, len(topicKeys.keys))
+	for _, k := range topicKeys.keys {
+		override, set := overrides[k.Name]
+		if k.Hidden && !set {
+			continue
+		}
+		s := c.topicDefault(k)
+		e := k.entry(k.Name, s.Value, nil)
+		e.Source = s.Source
+		if set {
+			e.Value, e.Source = &override, kmsg.ConfigSourceDynamicTopicConfig
 		}
 		entries = append(entries, e)
 	}
@@ -88,18 +114,8 @@ func (c *Config) DescribeBroker() []Entry {
 }
 
 func (c *Config) describeBrokerKey(name string) Entry {
-	k := lookupBrokerKey(name)
-	if k == nil {
-		// Nobody knows what it holds, so it is treated as a secret.
-		k = &Key{Type: kmsg.ConfigTypeUnknown}
-	}
-	text, source := c.layers.effective(name)
-	e := k.entry(text, source)
-	e.Name = name
-	for _, s := range c.layers.sources(name) {
-		e.addSynonym(k, s)
-	}
-	return e
+	text, _ := c.layers.effective(name)
+	return keyOrSecret(name).entry(name, text, c.layers.synonyms(name))
 }
 
 // DescribeBrokerDefaults lists the dynamic configs that hold for all brokers, sorted by name. Nothing else is known
@@ -107,26 +123,35 @@ func (c *Config) describeBrokerKey(name string) Entry {
 func DescribeBrokerDefaults(dynamic map[string]string) []Entry {
 	entries := make([]Entry, 0, len(dynamic))
 	for _, name := range slices.Sorted(maps.Keys(dynamic)) {
-		k := lookupBrokerKey(name)
-		if k == nil {
-			k = &Key{Type: kmsg.ConfigTypeUnknown}
-		}
 		text := dynamic[name]
-		e := k.entry(&text, kmsg.ConfigSourceDynamicDefaultBrokerConfig)
-		e.Name = name
-		e.addSynonym(k, Synonym{Name: name, Value: &text, Source: kmsg.ConfigSourceDynamicDefaultBrokerConfig})
-		entries = append(entries, e)
+		entries = append(entries, keyOrSecret(name).entry(name, &text,
+			[]Synonym{{Name: name, Value: &text, Source: kmsg.ConfigSourceDynamicDefaultBrokerConfig}}))
 	}
 	return entries
 }
 
-// entry makes the answer for one key without its synonyms.
-func (k *Key) entry(text *string, source kmsg.ConfigSource) Entry {
-	e := Entry{
-		Name: k.Name, Source: source, Type: k.Type, Doc: k.Doc,
-		ReadOnly: k.Dynamic == ReadOnly, Sensitive: k.hides(),
+// keyOrSecret returns the key of that name. What nobody knows may hold a secret, so it is treated as one.
+func keyOrSecret(name string) *Key {
+	if k := lookupBrokerKey(name); k != nil {
+		return k
 	}
-	e.Value = k.shown(text)
+	return &Key{Name: name, Type: kmsg.ConfigTypeUnknown}
+}
+
+// entry makes the answer for one key. The synonyms' values must be fit to show, except those of secrets.
+func (k *Key) entry(name string, text *string, synonyms []Synonym) Entry {
+	e := Entry{
+		Name: name, Value: k.shown(text), Source: kmsg.ConfigSourceDefaultConfig, Type: k.Type, Doc: k.Doc,
+		ReadOnly: k.Dynamic == ReadOnly || name != k.Name, Sensitive: k.hides(), Synonyms: synonyms,
+	}
+	if len(synonyms) > 0 {
+		e.Source = synonyms[0].Source
+	}
+	if e.Sensitive {
+		for i := range e.Synonyms {
+			e.Synonyms[i].Value = nil
+		}
+	}
 	return e
 }
 
@@ -141,10 +166,8 @@ func (k *Key) shown(text *string) *string {
 	if err != nil {
 		return text
 	}
+	if _, ok := k.valid.(listOf); ok {
+		v.list = withoutRepeats(v.list)
+	}
 	return v.canonical(k.Type)
-}
-
-func (e *Entry) addSynonym(k *Key, s Synonym) {
-	s.Value = k.shown(s.Value)
-	e.Synonyms = append(e.Synonyms, s)
 }

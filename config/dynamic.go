@@ -3,21 +3,22 @@ package config
 import (
 	"maps"
 	"slices"
+	"strings"
+
+	"github.com/twmb/franz-go/pkg/kerr"
 )
 
 // WithDynamic returns the configuration with dynamic configs laid over it: defaults hold for all brokers, own for this
-// one. They replace those that c was made with. Names and values that cannot be used are left out and returned as
-// problems, so that a bad entry never takes a broker down.
+// one. They replace those that c was made with. Values that cannot be used are left out and returned as problems, and
+// when the rest breaks a rule between keys it is left out as a whole, so that a bad entry in the metadata never takes a
+// broker down.
 func (c *Config) WithDynamic(defaults, own map[string]string) (*Config, []Problem) {
-	l := &loader{layers: c.layers.clone(), where: map[string]string{}, env: map[string]string{"CLUSTER_ID": c.Node.ClusterID}}
-	for name := range c.layers.static {
-		l.where[name] = "static"
-	}
 	var left []Problem
-	pick := func(m map[string]string, level Dynamic, where string) map[string]string {
+	pick := func(m map[string]string, perBroker bool, where string) map[string]string {
 		out := map[string]string{}
 		for _, name := range slices.Sorted(maps.Keys(m)) {
-			if err := checkDynamic(name, m[name], level); err != nil {
+			one := map[string]string{name: m[name]}
+			if err := checkDynamic(one, perBroker); err != nil {
 				left = append(left, Problem{Key: name, Where: where, Reason: err.Error()})
 				continue
 			}
@@ -25,65 +26,115 @@ func (c *Config) WithDynamic(defaults, own map[string]string) (*Config, []Proble
 		}
 		return out
 	}
-	l.layers.dynamicDefault = pick(defaults, ClusterWide, "dynamic, all brokers")
-	l.layers.dynamic = pick(own, PerBroker, "dynamic, this broker")
-	next := l.build()
-	if len(l.problems) > 0 { // together they break a rule between keys
-		return c, append(left, l.problems...)
+	defaults = pick(defaults, false, "dynamic, all brokers")
+	own = pick(own, true, "dynamic, this broker")
+	next, problems := c.relay(defaults, own)
+	if next == nil {
+		return c, append(left, problems...)
 	}
 	return next, left
 }
 
-// checkDynamic tells whether a key may be changed at a level and takes the value.
-func checkDynamic(name, text string, level Dynamic) error {
-	k := lookupBrokerKey(name)
-	switch {
-	case k == nil:
-		return nil // Kafka keeps names of plug-ins
-	case k.Dynamic == ReadOnly:
-		return invalidf("Cannot update these configs dynamically: Set(%s)", name)
-	case k.Dynamic == PerBroker && level == ClusterWide:
-		return invalidf("Cannot update these configs at default cluster level, broker id must be specified: Set(%s)", name)
+// relay builds the configuration anew with other dynamic layers; nil when that breaks a rule.
+func (c *Config) relay(defaults, own map[string]string) (*Config, Problems) {
+	l := &loader{
+		layers: c.layers.clone(), where: map[string]string{},
+		env: map[string]string{clusterIDVariable: c.Node.ClusterID},
 	}
-	_, err := parseValue(k, &text)
-	return err
-}
-
-// ValidateTopic checks all overrides that a topic is to have: names, values and the rules between them, over this
-// configuration's defaults.
-func (c *Config) ValidateTopic(overrides map[string]string) error {
-	_, err := c.Topic(overrides)
-	return err
-}
-
-// ValidateBroker checks dynamic broker configs. perBroker is false for those of all brokers.
-func ValidateBroker(configs map[string]string, perBroker bool) error {
-	level := ClusterWide
-	if perBroker {
-		level = PerBroker
-	}
-	for _, name := range slices.Sorted(maps.Keys(configs)) {
-		if err := checkDynamic(name, configs[name], level); err != nil {
-			return err
+	l.layers.dynamicDefault, l.layers.dynamic = defaults, own
+	for _, s := range l.layers.given() {
+		for name := range s.values {
+			l.where[name] = s.source.String()
 		}
+	}
+	next := l.build()
+	if len(l.problems) > 0 {
+		return nil, l.problems
+	}
+	return next, nil
+}
+
+// ValidateBroker checks all dynamic configs that this broker (perBroker) or all brokers are to have: that they may be
+// changed at that level, their values, and the rules between keys with this broker's own configuration. The error is
+// an InvalidError with kerr.InvalidRequest, as Kafka answers. Names that nobody knows pass: Kafka keeps them for plug-ins.
+func (c *Config) ValidateBroker(configs map[string]string, perBroker bool) error {
+	if err := checkDynamic(configs, perBroker); err != nil {
+		return err
+	}
+	defaults, own := c.layers.dynamicDefault, c.layers.dynamic
+	if perBroker {
+		own = configs
+	} else {
+		defaults = configs
+	}
+	_, problems := c.relay(defaults, own)
+	if len(problems) == 0 {
+		return nil
+	}
+	text := problems[0].Reason
+	if problems[0].required {
+		text = "requirement failed: " + text
+	}
+	return &InvalidError{Message: text, Code: kerr.InvalidRequest}
+}
+
+// checkDynamic tells whether every key may be changed at a level and takes its value.
+func checkDynamic(configs map[string]string, perBroker bool) error {
+	var fixed, single, bare []string
+	names := slices.Sorted(maps.Keys(configs))
+	for _, name := range names {
+		k := lookupBrokerKey(name)
+		switch {
+		case k == nil:
+		case k.Dynamic == ReadOnly:
+			fixed = append(fixed, name)
+		case k.Dynamic == PerBroker && !perBroker && !needsPrefix(name):
+			single = append(single, name)
+		case needsPrefix(name):
+			bare = append(bare, name)
+		}
+	}
+	refuse := func(why string, names []string) error {
+		return &InvalidError{Message: why + "[" + strings.Join(names, ", ") + "]", Code: kerr.InvalidRequest}
+	}
+	switch {
+	case len(fixed) > 0:
+		return refuse("Cannot update these configs dynamically: ", fixed)
+	case len(bare) > 0:
+		return refuse("These security configs can be dynamically updated only per-listener using the listener prefix: ", bare)
+	}
+	for _, name := range names {
+		k, text := lookupBrokerKey(name), configs[name]
+		if k == nil {
+			continue
+		}
+		if _, err := parseValue(k, &text); err != nil {
+			return &InvalidError{Message: err.Error(), Code: kerr.InvalidRequest}
+		}
+	}
+	if len(single) > 0 {
+		return refuse("Cannot update these configs at default cluster level, broker id must be specified: ", single)
 	}
 	return nil
 }
 
-// ValidateGroup checks all overrides that a group is to have.
-func (c *Config) ValidateGroup(overrides map[string]string) error {
-	if err := checkNames(groupKeys, "group", overrides); err != nil {
-		return err
-	}
-	return checkTexts(groupKeys, overrides)
+// needsPrefix recognises the TLS keys that can change while the broker runs only for one listener by name: changing
+// them for all would cut off whoever uses another certificate.
+func needsPrefix(name string) bool {
+	return strings.HasPrefix(name, "ssl.keystore.") || strings.HasPrefix(name, "ssl.truststore.") || name == "ssl.key.password"
 }
 
-// ValidateClientMetrics checks all values that a client metrics subscription is to have.
-func ValidateClientMetrics(overrides map[string]string) error {
-	if err := checkNames(clientMetricsKeys, "client metrics", overrides); err != nil {
+// ValidateTopic checks all overrides that a topic is to have: names, values and the rules between them, over this
+// configuration's defaults. The error is an InvalidError with Kafka's text.
+func (c *Config) ValidateTopic(overrides map[string]string) error {
+	if err := checkNames(topicKeys, "topic", overrides); err != nil {
 		return err
 	}
-	return checkTexts(clientMetricsKeys, overrides)
+	if err := checkTexts(topicKeys, overrides); err != nil {
+		return err
+	}
+	_, err := c.Topic(overrides)
+	return err
 }
 
 func checkTexts(t *table, texts map[string]string) error {

@@ -5,13 +5,16 @@ import "strings"
 // envPrefix marks the environment variables that hold broker keys.
 const envPrefix = "KAFKA_"
 
+// clusterIDVariable is what the image formats empty directories with.
+const clusterIDVariable = "CLUSTER_ID"
+
 // notKeys are variables of Kafka's start scripts and of its container image that begin with the prefix but are no keys.
 var notKeys = map[string]bool{
 	"KAFKA_VERSION": true, "KAFKA_HOME": true, "KAFKA_OPTS": true, "KAFKA_HEAP_OPTS": true,
 	"KAFKA_JVM_PERFORMANCE_OPTS": true, "KAFKA_GC_LOG_OPTS": true, "KAFKA_JMX_OPTS": true, "KAFKA_JMX_HOSTNAME": true,
 	"KAFKA_JMX_PORT": true, "KAFKA_LOG4J_OPTS": true, "KAFKA_LOG4J_CMD_OPTS": true, "KAFKA_LOG4J_LOGGERS": true,
 	"KAFKA_LOG4J_ROOT_LOGLEVEL": true, "KAFKA_TOOLS_LOG4J_LOGLEVEL": true, "KAFKA_DEBUG": true,
-	"KAFKA_DEBUG_SUSPEND_FLAG": true, "KAFKA_MODE": true, "KAFKA_CLUSTER_ID": true,
+	"KAFKA_DEBUG_SUSPEND_FLAG": true, "KAFKA_MODE": true,
 }
 
 // log4jLevels translates the image's KAFKA_LOG4J_ROOT_LOGLEVEL.
@@ -21,12 +24,13 @@ var log4jLevels = map[string]string{
 }
 
 func (l *loader) readEnv(env []string) {
-	l.env = map[string]string{}
+	l.env, l.variables = map[string]string{}, map[string]string{}
 	for _, pair := range env {
 		name, val, _ := strings.Cut(pair, "=")
+		l.variables[name] = val
 		switch {
-		case name == "CLUSTER_ID" || name == "KAFKA_CLUSTER_ID":
-			l.env["CLUSTER_ID"] = strings.TrimSpace(val)
+		case name == clusterIDVariable:
+			l.env[name] = strings.TrimSpace(val)
 		case name == "KAFKA_LOG4J_ROOT_LOGLEVEL":
 			if level, ok := log4jLevels[strings.ToUpper(strings.TrimSpace(val))]; ok {
 				l.set("logging.level", level, name)

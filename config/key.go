@@ -35,8 +35,9 @@ func (d Dynamic) String() string {
 		return "per-broker"
 	case ClusterWide:
 		return "cluster-wide"
+	default:
+		return "read-only"
 	}
-	return "read-only"
 }
 
 // Key describes one configuration key of one resource. It is shared and must not be changed.
@@ -102,8 +103,9 @@ func tableOf(r kmsg.ConfigResourceType) *table {
 		return groupKeys
 	case ResourceClientMetrics:
 		return clientMetricsKeys
+	default:
+		return &table{}
 	}
-	return &table{}
 }
 
 // Keys returns the keys of a resource sorted by name, hidden ones included; none for a resource without keys.

@@ -2,9 +2,6 @@ package config
 
 import (
 	"fmt"
-	"maps"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/magiconair/properties"
@@ -24,6 +21,9 @@ type Options struct {
 type Report struct {
 	// Unknown are keys that nobody knows, sorted by name. They change nothing.
 	Unknown []Origin
+	// WithoutEffect are keys that Kafka knows and kbroker does not use, set to another value than their default, sorted
+	// by name.
+	WithoutEffect []Origin
 	// Warnings are sentences for the operator.
 	Warnings []string
 }
@@ -39,6 +39,9 @@ type Problem struct {
 	Where      string // file, environment variable or --override; empty for a default
 	Reason     string // what is wrong, in Kafka's words where it has some
 	Allowed    string // what is allowed, when the reason does not say it
+
+	// required marks a broken rule between keys, which Kafka's answers introduce with "requirement failed".
+	required bool
 }
 
 // String is one line for the operator.
@@ -72,11 +75,13 @@ func (ps Problems) Error() string {
 
 // loader gathers what the sources say.
 type loader struct {
-	layers   layers
-	where    map[string]string // origin of each static key
-	env      map[string]string
-	report   Report
-	problems Problems
+	layers layers
+	where  map[string]string // origin of each static key
+	env    map[string]string // what is no key
+	// variables is the whole environment, for references.
+	variables map[string]string
+	report    Report
+	problems  Problems
 	// outside is set when a file or the environment configures the broker at all.
 	outside bool
 }
@@ -91,6 +96,7 @@ func Load(o Options) (*Config, *Report, error) {
 	}
 	l.readEnv(o.Env)
 	l.readOverrides(o.Overrides)
+	l.resolveReferences()
 	l.findUnknown()
 	c := l.build()
 	if len(l.problems) > 0 {
@@ -115,7 +121,7 @@ func (l *loader) set(key, val, where string) {
 
 func (l *loader) problem(key, reason, allowed string) {
 	p := Problem{Key: key, Reason: reason, Allowed: allowed, Where: l.where[key]}
-	if k := brokerKeys.byName[key]; k != nil && !k.Sensitive() {
+	if k := lookupBrokerKey(key); k != nil && !k.Sensitive() {
 		p.Value = l.layers.static[key]
 	}
 	l.problems = append(l.problems, p)
@@ -136,14 +142,7 @@ func (l *loader) readFile(path string) error {
 	if path == "" {
 		return nil
 	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return fmt.Errorf("configuration file: %w", err)
-	}
-	if !info.Mode().IsRegular() && info.Size() > maxFileBytes || info.Size() > maxFileBytes {
-		return fmt.Errorf("configuration file %s: %d bytes, more than %d", path, info.Size(), maxFileBytes)
-	}
-	text, err := os.ReadFile(path)
+	text, err := readSmallFile(path)
 	if err != nil {
 		return fmt.Errorf("configuration file: %w", err)
 	}
@@ -180,10 +179,19 @@ func (l *loader) readOverrides(overrides []string) {
 	}
 }
 
+// findUnknown reports the keys that change nothing.
 func (l *loader) findUnknown() {
-	for _, key := range slices.Sorted(maps.Keys(l.layers.static)) {
-		if lookupBrokerKey(key) == nil {
-			l.report.Unknown = append(l.report.Unknown, Origin{Key: key, Where: l.where[key]})
+	for _, name := range sortedKeys(l.layers.static) {
+		if strings.HasPrefix(name, providersKey) {
+			continue
+		}
+		origin := Origin{Key: name, Where: l.where[name]}
+		k := lookupBrokerKey(name)
+		switch {
+		case k == nil:
+			l.report.Unknown = append(l.report.Unknown, origin)
+		case !k.Acts && strings.TrimSpace(l.layers.static[name]) != orEmpty(k.Default):
+			l.report.WithoutEffect = append(l.report.WithoutEffect, origin)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -46,6 +47,8 @@ type Topic struct {
 	RetentionBytes int64         `key:"retention.bytes"` // -1: no limit
 	Retention      time.Duration `key:"retention.ms"`    // negative: no limit
 
+	// SegmentBytes is segment.bytes, or internal.segment.bytes when that is given, which may be smaller than Kafka's minimum
+	// of 1 MiB and is meant for tests.
 	SegmentBytes      int32         `key:"segment.bytes"`
 	SegmentIndexBytes int32         `key:"segment.index.bytes"`
 	SegmentAge        time.Duration `key:"segment.ms"`
@@ -93,6 +96,20 @@ func (c *Config) buildTopic(overrides map[string]string) (*Topic, error) {
 		return nil, err
 	}
 	t.TimestampLogAppend = stamp.text == "LogAppendTime"
+	small, err := get("internal.segment.bytes")
+	if err != nil {
+		return nil, err
+	}
+	if !small.null {
+		t.SegmentBytes = int32(small.num)
+	}
+	remote, err := get("remote.storage.enable")
+	if err != nil {
+		return nil, err
+	}
+	if remote.flag {
+		return nil, invalidf("Tiered Storage functionality is disabled in the broker. Topic cannot be configured with remote log storage.")
+	}
 	return t, checkTopic(t)
 }
 
@@ -124,6 +141,9 @@ func (c *Config) topicDefault(k *Key) Synonym {
 			continue
 		}
 		converted := convertUnit(name, k.Name, *text)
+		if k.Name == "retention.ms" && strings.HasPrefix(converted, "-") {
+			converted = "-1" // brokers take any negative number for "no limit", topics only this one
+		}
 		return Synonym{Name: name, Value: &converted, Source: source}
 	}
 	return Synonym{Name: k.Name, Value: k.Default, Source: kmsg.ConfigSourceDefaultConfig}

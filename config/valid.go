@@ -163,8 +163,7 @@ type listOf struct {
 	empty bool
 }
 
-// check leaves null to the default of the key: only keys whose default is null can hold it, because the loader turns an
-// absent value into the default.
+// check lets null pass; parseValue has refused it for keys that have a default.
 func (l listOf) check(name string, v value) error {
 	if v.null {
 		return nil
@@ -175,13 +174,6 @@ func (l listOf) check(name string, v value) error {
 			valid = "[" + strings.Join(l.names, ", ") + "]"
 		}
 		return invalidf("Configuration '%s' must not be empty. Valid values include: %s", name, valid)
-	}
-	seen := make(map[string]bool, len(v.list))
-	for _, e := range v.list {
-		if seen[e] {
-			return invalidf("Configuration '%s' values must not be duplicated.", name)
-		}
-		seen[e] = true
 	}
 	for _, e := range v.list {
 		if e == "" {

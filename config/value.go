@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -55,7 +56,24 @@ func parseValue(k *Key, text *string) (value, error) {
 	if err != nil {
 		return value{}, err
 	}
+	if _, ok := k.valid.(listOf); ok {
+		if v.null && k.Default != nil {
+			return value{}, invalidf("Configuration '%s' values must not be null.", k.Name)
+		}
+		v.list = withoutRepeats(v.list)
+	}
 	return v, k.valid.check(k.Name, v)
+}
+
+// withoutRepeats keeps the first of equal elements: a repeated one in a file is harmless.
+func withoutRepeats(list []string) []string {
+	var out []string
+	for _, e := range list {
+		if !slices.Contains(out, e) {
+			out = append(out, e)
+		}
+	}
+	return out
 }
 
 func parseType(k *Key, text *string) (value, error) {
@@ -82,8 +100,9 @@ func parseType(k *Key, text *string) (value, error) {
 		return parseReal(k, s)
 	case kmsg.ConfigTypeList:
 		return value{list: splitList(s)}, nil
+	default: // STRING, CLASS, PASSWORD
+		return value{text: s}, nil
 	}
-	return value{text: s}, nil
 }
 
 func parseInt(k *Key, s string, bits int, typeName string) (value, error) {

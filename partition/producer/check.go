@@ -188,7 +188,7 @@ func (s *State) verification(id int64) *verification {
 // endVerification ends a verification at a marker: the transaction it asked about is over. With epoch bumps the marker
 // carries the epoch that the next transaction uses, and a verification of that epoch is of that next one: it stays.
 func (s *State) endVerification(m *Marker) {
-	if v := s.verification(m.ProducerID); v != nil && !(v.epochBump && v.epoch == m.ProducerEpoch) {
+	if v := s.verification(m.ProducerID); v != nil && (!v.epochBump || v.epoch != m.ProducerEpoch) {
 		delete(s.t.verifications, m.ProducerID)
 	}
 }

@@ -10,14 +10,11 @@ import (
 func (l *loader) build() *Config {
 	c := &Config{}
 	l.linkIDs()
-	l.chooseDefaults()
 	l.checkValues()
-	if len(l.problems) > 0 {
-		return nil // rules between values need values
-	}
+	l.chooseDefaults()
 	c.layers = l.layers
 	if err := setFields(c, brokerKeys, c.value); err != nil {
-		l.problemf("", "%v", err)
+		l.problem("", err.Error(), "")
 		return nil
 	}
 	l.buildNode(c)
@@ -27,7 +24,7 @@ func (l *loader) build() *Config {
 	}
 	t, err := c.buildTopic(nil)
 	if err != nil {
-		l.problemf("", "%v", err)
+		l.problem("", err.Error(), "")
 		return nil
 	}
 	c.topic = t
@@ -55,8 +52,10 @@ func (c *Config) ListenerValue(listener, key string) *string {
 	return c.Value(key)
 }
 
-// checkValues reports every static value that does not parse or is not allowed.
+// checkValues reports every static value that does not parse or is not allowed, and takes it away: the rules between keys
+// are then checked with the default in its place, so that all that is wrong comes out at once.
 func (l *loader) checkValues() {
+	l.bad = map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(l.layers.static)) {
 		k := lookupBrokerKey(name)
 		if k == nil {
@@ -65,6 +64,8 @@ func (l *loader) checkValues() {
 		text := l.layers.static[name]
 		if _, err := parseValue(k, &text); err != nil {
 			l.problem(name, strings.ReplaceAll(err.Error(), "configuration "+k.Name, "configuration "+name), k.Allowed())
+			delete(l.layers.static, name)
+			l.bad[name] = true
 		}
 	}
 }
@@ -84,41 +85,34 @@ func (l *loader) linkIDs() {
 	}
 }
 
-// What a node is when nobody says otherwise.
 const (
-	defaultRoles      = "broker,controller"
-	defaultNodeID     = "1"
-	defaultLogDir     = "./kbroker-data"
+	// localListener is opened when nothing is configured, openListener when somebody configured anything but listeners.
+	localListener = "PLAINTEXT://localhost:9092"
+	openListener  = "PLAINTEXT://:9092"
+	// defaultController is the listener of a controller that nobody named.
 	defaultController = "CONTROLLER"
-	localListener     = "PLAINTEXT://localhost:9092"
-	openListener      = "PLAINTEXT://:9092"
 )
 
-// chooseDefaults fills in what Kafka demands: roles, id, listeners. Without any configuration the node listens on this
-// machine only; once somebody configures it, it opens all addresses as Kafka does.
+// chosenDefaults is what kbroker chooses where Kafka demands a value or means all addresses.
+var chosenDefaults = map[string]string{
+	"process.roles": "broker,controller", "node.id": "1", "broker.id": "1", "listeners": localListener,
+	"controller.listener.names": defaultController,
+}
+
+// chooseDefaults fills in roles, id and listeners. Without any configuration the node listens on this machine only; once
+// somebody configures it, it opens all addresses as Kafka does.
 func (l *loader) chooseDefaults() {
 	if l.layers.defaults != nil {
 		return // WithDynamic starts from what Load chose
 	}
-	d := map[string]string{"log.dir": defaultLogDir}
-	l.layers.defaults = d
 	given := func(key string) bool { _, ok := l.layers.static[key]; return ok }
-	if !given("process.roles") {
-		d["process.roles"] = defaultRoles
+	d := maps.Clone(chosenDefaults)
+	maps.DeleteFunc(d, func(key, _ string) bool { return given(key) })
+	if !given("listeners") && l.outside {
+		d["listeners"] = openListener
 	}
-	if !given("node.id") {
-		if given("controller.quorum.voters") || given("controller.quorum.bootstrap.servers") {
-			l.problem("node.id", "must be set on a node of a larger cluster", "0 or greater, unique in the cluster")
-		}
-		d["node.id"], d["broker.id"] = defaultNodeID, defaultNodeID
+	if !given("node.id") && !l.bad["node.id"] && (given("controller.quorum.voters") || given("controller.quorum.bootstrap.servers")) {
+		l.problem("node.id", "must be set on a node of a larger cluster", "0 or greater, unique in the cluster")
 	}
-	if !given("listeners") {
-		d["listeners"] = localListener
-		if l.outside {
-			d["listeners"] = openListener
-		}
-	}
-	if !given("controller.listener.names") {
-		d["controller.listener.names"] = defaultController
-	}
+	l.layers.defaults = d
 }

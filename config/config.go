@@ -49,11 +49,12 @@ type Node struct {
 	// ControllerListeners names the listeners of controllers, the preferred one first.
 	ControllerListeners []string
 	// Voters are the members of controller.quorum.voters in configured order; empty when the quorum is found through
-	// BootstrapServers, or when this node is a quorum of its own (Standalone).
+	// BootstrapServers, or when nothing is said about it (then Standalone is set).
 	Voters []Voter
 	// BootstrapServers are host:port pairs of controllers.
 	BootstrapServers []string
-	// Standalone is set for a combined node that names neither voters nor bootstrap servers: it is the whole quorum.
+	// Standalone is set for a controller that is the whole quorum: a combined node that names neither voters nor bootstrap
+	// servers, or one that names only itself.
 	Standalone bool
 	// LogDirs holds at least one directory; MetadataLogDir is one of them unless configured apart.
 	LogDirs        []string

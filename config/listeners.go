@@ -9,13 +9,13 @@ import (
 	"strings"
 )
 
-// buildListeners reads the sockets to open, gives the controller of a standalone node one of its own when it has none,
-// and works out what is advertised.
-func (l *loader) buildListeners(c *Config) {
+// buildListeners reads the sockets to open, gives the controller of a node alone one of its own when it has none, and
+// works out what is advertised.
+func (l *loader) buildListeners(c *Config, alone bool) {
 	n := &c.Node
 	protocols := l.protocolMap(c)
 	n.Listeners = l.readListeners(c, "listeners", protocols)
-	if n.Standalone && l.where["controller.listener.names"] == "" && !slices.ContainsFunc(n.Listeners, n.isController) {
+	if alone && l.where["controller.listener.names"] == "" && !slices.ContainsFunc(n.Listeners, n.isController) {
 		n.Listeners = append(n.Listeners, Listener{Name: defaultController, Host: "localhost", SecurityProtocol: Plaintext})
 	}
 	n.InterBroker = l.interBroker(c, protocols)

@@ -80,8 +80,12 @@ type loader struct {
 	env    map[string]string // what is no key
 	// variables is the whole environment, for references.
 	variables map[string]string
-	report    Report
-	problems  Problems
+	// bad are keys whose values were refused.
+	bad      map[string]bool
+	report   Report
+	problems Problems
+	// listenersRead is set when nothing was wrong with the listeners by themselves.
+	listenersRead bool
 	// outside is set when a file or the environment configures the broker at all.
 	outside bool
 }
@@ -121,14 +125,11 @@ func (l *loader) set(key, val, where string) {
 
 func (l *loader) problem(key, reason, allowed string) {
 	p := Problem{Key: key, Reason: reason, Allowed: allowed, Where: l.where[key]}
-	if k := lookupBrokerKey(key); k != nil && !k.Sensitive() {
-		p.Value = l.layers.static[key]
+	if k := lookupBrokerKey(key); k != nil && !k.Sensitive() && p.Where != "" {
+		text, _ := l.layers.effective(key)
+		p.Value = orEmpty(text)
 	}
 	l.problems = append(l.problems, p)
-}
-
-func (l *loader) problemf(key, format string, args ...any) {
-	l.problem(key, fmt.Sprintf(format, args...), "")
 }
 
 func (l *loader) warnf(format string, args ...any) {

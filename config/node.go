@@ -25,9 +25,36 @@ func (l *loader) buildNode(c *Config) {
 	}
 	n.Voters, _ = parseVoters("controller.quorum.voters", c.list("controller.quorum.voters")) // checked with all values
 	n.BootstrapServers = c.list("controller.quorum.bootstrap.servers")
-	n.Standalone = n.Broker && n.Controller && len(n.Voters) == 0 && len(n.BootstrapServers) == 0
-	l.buildListeners(c)
+	alone := n.Broker && n.Controller && len(n.Voters) == 0 && len(n.BootstrapServers) == 0
+	before := len(l.problems)
+	l.buildListeners(c, alone)
+	l.listenersRead = len(l.problems) == before
+	n.Standalone = alone || n.Controller && n.quorumIsSelf()
 	l.buildPerIP(c)
+}
+
+// quorumIsSelf tells whether all that is said about the quorum means this node: it is the only voter, or every bootstrap
+// server is one of its own controller listeners, as in the server.properties that Kafka ships.
+func (n *Node) quorumIsSelf() bool {
+	if len(n.Voters) > 0 {
+		return len(n.Voters) == 1 && n.Voters[0].ID == n.ID
+	}
+	for _, server := range n.BootstrapServers {
+		host, port, _ := splitHostPort(server) // checked with all values
+		own := func(x Listener) bool {
+			return n.isController(x) && x.Port == port && (x.Host == host || meansAll(x.Host) && meansLocal(host))
+		}
+		if !slices.ContainsFunc(slices.Concat(n.Listeners, n.AdvertisedControllers), own) {
+			return false
+		}
+	}
+	return len(n.BootstrapServers) > 0
+}
+
+func meansAll(host string) bool { return host == "" || host == "0.0.0.0" || host == "::" }
+
+func meansLocal(host string) bool {
+	return host == "localhost" || host == "127.0.0.1" || host == "::1" || meansAll(host) || host == ownHostName()
 }
 
 // list returns the elements of a LIST key, which checkValues has accepted.

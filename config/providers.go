@@ -2,6 +2,7 @@ package config
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -94,14 +95,19 @@ func (l *loader) fromEnvironment(_, key string) (string, error) {
 	return val, nil
 }
 
-// readSmallFile reads a regular file that a configuration names, within maxFileBytes.
+// readSmallFile reads a file that a configuration names, within maxFileBytes. It may be a pipe.
 func readSmallFile(path string) ([]byte, error) {
-	info, err := os.Stat(path)
+	f, err := os.Open(path)
 	if err != nil {
 		return nil, err
 	}
-	if info.Size() > maxFileBytes {
-		return nil, fmt.Errorf("%s has %d bytes, more than %d", path, info.Size(), maxFileBytes)
+	defer func() { _ = f.Close() }() // read only
+	text, err := io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+	if err != nil {
+		return nil, err
 	}
-	return os.ReadFile(path)
+	if len(text) > maxFileBytes {
+		return nil, fmt.Errorf("%s has more than %d bytes", path, maxFileBytes)
+	}
+	return text, nil
 }

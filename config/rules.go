@@ -8,7 +8,7 @@ import (
 
 // checkRules reports where values that are each allowed do not fit together. The texts are Kafka's.
 func (l *loader) checkRules(c *Config) {
-	if len(l.problems) == 0 { // else the listeners are not complete
+	if l.listenersRead {
 		l.checkListeners(c)
 	}
 	l.checkRoles(c)
@@ -25,9 +25,10 @@ func (c *Config) num(name string) int64 {
 	return v.num
 }
 
-// rule reports the text unless it holds, under the first of the keys that somebody set.
+// rule reports the text unless it holds, under the first of the keys that somebody set. It says nothing when the value of
+// one of the keys was refused already.
 func (l *loader) rule(holds bool, text string, keys ...string) {
-	if holds {
+	if holds || slices.ContainsFunc(keys, func(k string) bool { return l.bad[k] }) {
 		return
 	}
 	key := keys[0]

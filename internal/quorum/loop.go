@@ -28,6 +28,8 @@ type loopState struct {
 
 	// ahead is the image with everything proposed in this term, committed or not; nil unless this node may decide (Q4).
 	ahead *metadata.Image
+	// accepted is the number of the last Turn that was accepted in this term.
+	accepted uint64
 	// waiting are the accepted proposals of this term that are not applied yet, in log order.
 	waiting []*proposal
 	// indexed of them have been given an index.
@@ -239,7 +241,8 @@ func (q *Quorum) adoptSnapshot(s *pb.Snapshot) (position, error) {
 	}
 	q.log.Info("installed a snapshot of the cluster metadata", zap.Uint64("index", p.index),
 		zap.Int("bytes", len(s.GetData())))
-	q.loop.applied, q.loop.conf = p, snap.conf
+	q.loop.applied = p
+	q.setConf(snap.conf)
 	q.setImage(snap.image, metadata.Diff(q.Image(), snap.image))
 	return p, nil
 }
@@ -285,9 +288,15 @@ func (q *Quorum) applyEntry(e *pb.Entry) error {
 }
 
 func (q *Quorum) applyConf(cc pb.ConfChangeI) {
-	q.loop.conf = q.loop.node.ApplyConfChange(cc)
+	q.setConf(q.loop.node.ApplyConfChange(cc))
 	q.log.Info("members of the metadata quorum changed", zap.Int32s("voters", nodesOf(q.loop.conf.GetVoters())),
 		zap.Int32s("observers", nodesOf(q.loop.conf.GetLearners())))
+}
+
+func (q *Quorum) setConf(c *pb.ConfState) {
+	q.loop.conf = c
+	v := nodesOf(c.GetVoters())
+	q.voters.Store(&v)
 }
 
 func nodesOf(ids []uint64) []int32 {
@@ -366,7 +375,7 @@ func (q *Quorum) stepDown(now Leadership, why error) {
 	q.leader.Store(&now)
 	l := &q.loop
 	waiting := l.waiting
-	l.ahead, l.waiting, l.indexed = nil, nil, 0
+	l.ahead, l.waiting, l.indexed, l.accepted = nil, nil, 0, 0
 	for _, p := range waiting {
 		p.done(model.NoOffset, why)
 	}

@@ -11,12 +11,23 @@ import (
 	pb "go.etcd.io/raft/v3/raftpb"
 )
 
-// AnyEpoch as the epoch of a proposal means: whatever the present one is.
-const AnyEpoch int32 = -1
+// Turn says when a batch may go into the log. A writer that decides on an image with its own uncommitted batches applied
+// numbers them within an epoch; when one is refused, all later ones are, until it has started again from there. So no
+// batch is ever committed that was decided on something that was not.
+type Turn struct {
+	// Epoch is the leadership in which the batch was decided.
+	Epoch int32
+	// Number counts the accepted batches of the writer in this epoch, from 1. 0 is for batches that stand for themselves:
+	// they are accepted in any order.
+	Number uint64
+}
+
+// anyTurn is the turn of a batch that depends on nothing.
+var anyTurn = Turn{Epoch: -1}
 
 // proposal is a batch or a change of membership on its way into the log.
 type proposal struct {
-	epoch   int32
+	turn    Turn
 	records []metadata.Record
 	data    []byte
 	conf    *pb.ConfChangeV2
@@ -26,14 +37,15 @@ type proposal struct {
 	index uint64
 }
 
-// Submit puts a batch into the log if this node is active in the given epoch, and calls done once it is committed and
-// applied here, or cannot be. done runs on the loop's goroutine: it must be quick and must not call Submit. Batches
-// submitted by one goroutine are committed in that order. Submit returns an error, and never calls done, when the batch
-// could not be queued: ctx ended or Run has. The records must not be modified afterwards.
+// Submit puts a batch into the log if this node is active in the turn's epoch and it is its turn, and calls done once it
+// is committed and applied here, or cannot be. done runs on the loop's goroutine: it must be quick and must not call
+// Submit. Batches submitted by one goroutine are committed, and their done is called, in that order. Submit returns an
+// error, and never calls done, when the batch could not be queued: ctx ended or Run has. The records must not be
+// modified afterwards.
 //
 // An error of ErrMismatch means that the batch does not fit what was proposed before it and was left out. After
 // ErrNotLeader it is unknown whether the batch will be committed.
-func (q *Quorum) Submit(ctx context.Context, epoch int32, records []metadata.Record, done func(offset int64, err error)) error {
+func (q *Quorum) Submit(ctx context.Context, turn Turn, records []metadata.Record, done func(offset int64, err error)) error {
 	if len(records) == 0 {
 		return errors.New("metadata quorum: empty batch")
 	}
@@ -41,7 +53,7 @@ func (q *Quorum) Submit(ctx context.Context, epoch int32, records []metadata.Rec
 	if len(data) > maxBatchBytes {
 		return fmt.Errorf("metadata batch of %d bytes, at most %d are possible: %w", len(data), maxBatchBytes, kerr.PolicyViolation)
 	}
-	return q.enqueue(ctx, &proposal{epoch: epoch, records: records, data: data, done: done})
+	return q.enqueue(ctx, &proposal{turn: turn, records: records, data: data, done: done})
 }
 
 func (q *Quorum) enqueue(ctx context.Context, p *proposal) error {
@@ -75,7 +87,7 @@ func (q *Quorum) drainProposals() {
 // Propose puts a batch into the log and waits until it is committed and applied here. When ctx ends first, the batch
 // may still be committed.
 func (q *Quorum) Propose(ctx context.Context, records []metadata.Record) (offset int64, err error) {
-	return q.wait(ctx, func(done func(int64, error)) error { return q.Submit(ctx, AnyEpoch, records, done) })
+	return q.wait(ctx, func(done func(int64, error)) error { return q.Submit(ctx, anyTurn, records, done) })
 }
 
 // ChangeMembers adds and removes voters and waits until the change is committed and applied here. It is refused while
@@ -89,7 +101,7 @@ func (q *Quorum) ChangeMembers(ctx context.Context, add, remove []int32) (offset
 		cc.Changes = append(cc.Changes, &pb.ConfChangeSingle{Type: pb.ConfChangeRemoveNode.Enum(), NodeId: new(raftID(n))})
 	}
 	return q.wait(ctx, func(done func(int64, error)) error {
-		return q.enqueue(ctx, &proposal{epoch: AnyEpoch, conf: cc, done: done})
+		return q.enqueue(ctx, &proposal{turn: anyTurn, conf: cc, done: done})
 	})
 }
 
@@ -114,7 +126,8 @@ func (q *Quorum) wait(ctx context.Context, submit func(done func(int64, error)) 
 func (q *Quorum) accept(p *proposal) {
 	l := &q.loop
 	now := q.leader.Load()
-	if !now.Active || p.epoch != AnyEpoch && p.epoch != now.Epoch {
+	inTurn := p.turn == anyTurn || p.turn.Epoch == now.Epoch && (p.turn.Number == 0 || p.turn.Number == l.accepted+1)
+	if !now.Active || !inTurn {
 		p.done(model.NoOffset, ErrNotLeader)
 		return
 	}
@@ -139,6 +152,9 @@ func (q *Quorum) accept(p *proposal) {
 	}
 	l.ahead, p.records, p.data = ahead, nil, nil
 	l.waiting = append(l.waiting, p)
+	if p.turn.Number > 0 {
+		l.accepted = p.turn.Number
+	}
 }
 
 // indexProposals learns where raft has put the accepted proposals. Nothing is accepted before the first, empty entry of

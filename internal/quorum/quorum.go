@@ -36,6 +36,7 @@ type Quorum struct {
 
 	image    atomic.Pointer[metadata.Image]
 	leader   atomic.Pointer[Leadership]
+	voters   atomic.Pointer[[]int32]
 	caughtUp chan struct{}
 	stopped  chan struct{} // closed when Run has ended
 	pub      publisher
@@ -143,7 +144,8 @@ func (q *Quorum) restore(w *wal, log *replayed, snap *snapshot) error {
 		return fmt.Errorf("entry %d was committed but the log ends with %d: %w", c, st.last(), ErrCorrupt)
 	}
 	q.image.Store(img)
-	q.loop = loopState{wal: w, storage: st, conf: st.conf, applied: st.before, hard: st.hard}
+	q.loop = loopState{wal: w, storage: st, applied: st.before, hard: st.hard}
+	q.setConf(st.conf)
 	rn, err := raft.NewRawNode(q.raftConfig(st))
 	if err != nil {
 		return err
@@ -213,6 +215,10 @@ func (q *Quorum) Leader() (id, epoch int32) {
 
 // Leadership returns the same and whether this node may decide.
 func (q *Quorum) Leadership() Leadership { return *q.leader.Load() }
+
+// Voters returns the members that vote, in order, as of the last change that this node has applied. The slice must not be
+// modified.
+func (q *Quorum) Voters() []int32 { return *q.voters.Load() }
 
 // CaughtUp is closed once this node has applied everything that was committed before it started. Before that its image
 // may be arbitrarily old.

@@ -143,7 +143,7 @@ func TestConcurrentProposalsShareSyncs(t *testing.T) {
 	offsets := make([]int64, count)
 	for i := range count {
 		wg.Add(1)
-		require.NoError(t, n.Submit(t.Context(), AnyEpoch, []metadata.Record{conf(fmt.Sprint(i), "x")}, func(o int64, err error) {
+		require.NoError(t, n.Submit(t.Context(), anyTurn, []metadata.Record{conf(fmt.Sprint(i), "x")}, func(o int64, err error) {
 			require.NoError(t, err)
 			offsets[i] = o
 			wg.Done()
@@ -183,8 +183,8 @@ func TestBatchesAreCheckedAgainstThoseBeforeThem(t *testing.T) {
 	}
 	errs := make(chan error, 2)
 	done := func(_ int64, err error) { errs <- err }
-	require.NoError(t, n.Submit(t.Context(), AnyEpoch, topic(1), done))
-	require.NoError(t, n.Submit(t.Context(), AnyEpoch, topic(2), done))
+	require.NoError(t, n.Submit(t.Context(), anyTurn, topic(1), done))
+	require.NoError(t, n.Submit(t.Context(), anyTurn, topic(2), done))
 	close(hold)
 	require.ErrorIs(t, <-errs, metadata.ErrMismatch)
 	require.NoError(t, <-errs)
@@ -195,7 +195,7 @@ func TestBatchesAreCheckedAgainstThoseBeforeThem(t *testing.T) {
 func TestSubmitInAnotherEpoch(t *testing.T) {
 	n := start(t, single(memfs.New())).caught()
 	c := make(chan error, 1)
-	require.NoError(t, n.Submit(t.Context(), 7, []metadata.Record{conf("a", "1")}, func(_ int64, err error) { c <- err }))
+	require.NoError(t, n.Submit(t.Context(), Turn{Epoch: 7}, []metadata.Record{conf("a", "1")}, func(_ int64, err error) { c <- err }))
 	err := <-c
 	require.ErrorIs(t, err, ErrNotLeader)
 	require.ErrorIs(t, err, kerr.NotController)
@@ -206,6 +206,35 @@ func TestSubmitInAnotherEpoch(t *testing.T) {
 	require.ErrorIs(t, err, ErrClosed)
 	require.ErrorIs(t, n.WaitPublished(context.Background(), 1000), ErrClosed)
 	require.ErrorContains(t, n.Run(context.Background()), "before")
+}
+
+// After a refused batch no later one of the same writer may pass: it was decided on an image that never came to be.
+func TestTurnsStopAtARefusedBatch(t *testing.T) {
+	n := start(t, single(memfs.New())).caught()
+	hold := make(chan struct{})
+	go n.try(func() { <-hold })
+	_, epoch := n.Leader()
+	errs := make([]error, 5)
+	var wg sync.WaitGroup
+	submit := func(i int, turn uint64, r ...metadata.Record) {
+		wg.Add(1)
+		require.NoError(t, n.Submit(t.Context(), Turn{epoch, turn}, r, func(_ int64, err error) { errs[i] = err; wg.Done() }))
+	}
+	submit(0, 1, conf("a", "1"))
+	submit(1, 2, &metadata.RemoveTopicRecord{ID: model.UUID{9}})
+	submit(2, 3, conf("b", "1"))
+	submit(3, 2, conf("c", "1")) // the writer starts again with the number that was refused
+	submit(4, 0, conf("d", "1"))
+	close(hold)
+	wg.Wait()
+	require.NoError(t, errs[0])
+	require.ErrorIs(t, errs[1], metadata.ErrMismatch)
+	require.ErrorIs(t, errs[2], ErrNotLeader)
+	require.NoError(t, errs[3])
+	require.NoError(t, errs[4])
+	require.Equal(t, map[string]string{"a": "1", "c": "1", "d": "1"}, confs(n.Image()))
+	require.Equal(t, []int32{0}, n.Voters())
+	n.stop()
 }
 
 func TestProposeGivesUpWithItsContext(t *testing.T) {

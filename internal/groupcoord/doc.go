@@ -14,13 +14,13 @@
 //
 // A group's life:
 //
-//	            first join                        all joined, or time is up
-//	   Empty --------------> PreparingRebalance ---------------------------> CompletingRebalance
-//	     ^                     ^   |       ^  join, leave, expiry, no sync          |
-//	     |   nobody is left    |   |       +----------------------------------------+
-//	     +---------------------|---+                                                | leader's assignment is committed
-//	                           |     join, leave, expiry                            v
-//	                           +------------------------------------------------- Stable
+//	         first join                        all joined, or time is up
+//	Empty --------------> PreparingRebalance ---------------------------> CompletingRebalance
+//	  ^                     ^   |       ^  join, leave, expiry, no sync          |
+//	  |   nobody is left    |   |       +----------------------------------------+
+//	  +---------------------|---+                                                | leader's assignment is committed
+//	                        |     join, leave, expiry                            v
+//	                        +------------------------------------------------- Stable
 //
 // A group without a protocol type is a simple one: somebody commits offsets under its name without joining.
 //

@@ -26,7 +26,6 @@ type bench struct {
 	mem  *memfs.FS
 	cfg  config.Topic
 	part *Partition
-	now  time.Time
 }
 
 func newBench(t *testing.T, change ...func(*config.Topic)) *bench {

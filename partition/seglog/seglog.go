@@ -85,18 +85,18 @@ func (l *Log) clear() ([]int64, error) {
 	for _, e := range entries {
 		name := e.Name()
 		path := filepath.Join(l.o.Dir, name)
-		switch ext := filepath.Ext(name); {
-		case ext == segment.DeletedSuffix || ext == cleanedSuffix:
+		switch ext := filepath.Ext(name); ext {
+		case segment.DeletedSuffix, cleanedSuffix:
 			if err := l.remove(path); err != nil {
 				return nil, err
 			}
-		case ext == segment.LogSuffix:
+		case segment.LogSuffix:
 			base, err := strconv.ParseInt(strings.TrimSuffix(name, ext), 10, 64)
 			if err != nil || name != segment.FileName(base, ext) {
 				return nil, fmt.Errorf("%s is not named like a segment", path)
 			}
 			bases, logs[base] = append(bases, base), true
-		case ext == segment.OffsetSuffix || ext == segment.TimeSuffix || ext == segment.AbortedSuffix:
+		case segment.OffsetSuffix, segment.TimeSuffix, segment.AbortedSuffix:
 			if base, err := strconv.ParseInt(strings.TrimSuffix(name, ext), 10, 64); err == nil {
 				indexes[base] = append(indexes[base], path)
 			}

@@ -63,9 +63,9 @@ type Segment struct {
 }
 
 type indexFiles struct {
-	offsets, times   *file
-	offsetN, timeN   int
-	aborted, present bool
+	offsets, times *file
+	offsetN, timeN int
+	present        bool
 }
 
 func newSegment(fsys vfs.FS, c *Cache, dir string, base int64) *Segment {

@@ -34,7 +34,9 @@ type ProduceRequest struct {
 	// ImplicitAdd is set for versions whose clients rely on the broker to add partitions to the transaction (KIP-890).
 	ImplicitAdd bool
 	Internal    bool // the writer may append to internal topics
-	Partitions  []ProducePartition
+	// Version is the request's version; some rules of validation depend on it (zstd needs 7).
+	Version    int16
+	Partitions []ProducePartition
 }
 
 // ProduceResult answers for one partition, in the order of the request.

@@ -25,4 +25,3 @@
 //	    files until the kernel sends them.
 package api
 
-//go:generate go run github.com/kbroker/kbroker/internal/gen/apis -o ../../../docs/apis.md

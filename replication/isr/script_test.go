@@ -49,7 +49,6 @@ type runner struct {
 	start   time.Time
 	now     time.Time
 	end, hw int64
-	partOf  int32
 }
 
 func newRunner() *runner {

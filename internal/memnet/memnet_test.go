@@ -351,6 +351,13 @@ func TestACrashLeavesAHalfOpenConnection(t *testing.T) {
 			silent(t, client)
 		})
 	})
+	t.Run("while its own writer waits", func(t *testing.T) {
+		bubble(t, func(t *testing.T, n *Network, _, server net.Conn) {
+			go func() { time.Sleep(time.Second); n.Crash("server") }()
+			_, err := server.Write(make([]byte, 2*defaultBuffer))
+			require.ErrorIs(t, err, net.ErrClosed)
+		})
+	})
 	t.Run("while a writer waits", func(t *testing.T) {
 		bubble(t, func(t *testing.T, n *Network, client, _ net.Conn) {
 			n.Isolate("server")

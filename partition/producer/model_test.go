@@ -268,6 +268,21 @@ func TestWhatIsForgottenCostsNothing(t *testing.T) {
 	require.False(t, ok)
 }
 
+// P1 is for clients: a coordinator never repeats an append that it was told had failed.
+func TestOnlyClientsHaveDuplicates(t *testing.T) {
+	var s State
+	b := Batch{ProducerID: 1, LastOffset: 3}
+	s.Append(&b)
+	_, dup, err := s.Check(&b, Client, Verification{})
+	require.NoError(t, err)
+	require.True(t, dup)
+	for _, o := range []Origin{Coordinator, Replication} {
+		_, dup, err = s.Check(&b, o, Verification{})
+		require.NoError(t, err)
+		require.False(t, dup)
+	}
+}
+
 func TestGet(t *testing.T) {
 	var s State
 	s.Append(&Batch{ProducerID: 7, ProducerEpoch: 2, BaseSequence: 3, BaseOffset: 10, LastOffset: 14, MaxTimestamp: 99, Transactional: true})

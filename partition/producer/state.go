@@ -183,7 +183,7 @@ func (e *entry) last() lastBatch {
 
 // duplicate finds the batch with exactly this range of sequences (P1).
 func (e *entry) duplicate(b *Batch) (lastBatch, bool) {
-	if b.ProducerEpoch != e.epoch || b.BaseSequence < 0 {
+	if b.ProducerEpoch != e.epoch {
 		return lastBatch{}, false
 	}
 	last := b.LastSequence()

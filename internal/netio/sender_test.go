@@ -149,7 +149,7 @@ func BenchmarkSendFile(b *testing.B) {
 		buf := make([]byte, 1<<20)
 		for {
 			if _, err := y.Read(buf); err != nil {
-				return nil
+				return err
 			}
 		}
 	})

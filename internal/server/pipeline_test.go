@@ -295,7 +295,9 @@ func TestFailedRequestWithoutAnswerClosesAfterEarlierAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := start(t, nil)
 		var replies []func(api.Reply)
-		f.service.serve = func(_ context.Context, _ *api.API, _ *api.Request, reply func(api.Reply)) { replies = append(replies, reply) }
+		f.service.serve = func(_ context.Context, _ *api.API, _ *api.Request, reply func(api.Reply)) {
+			replies = append(replies, reply)
+		}
 		c := f.pipes.dial(t, "10.0.0.1")
 		send(t, c, 1, produceRequest(nil), produceRequest(nil))
 		synctest.Wait()

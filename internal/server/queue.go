@@ -124,7 +124,8 @@ func (q *queue) answer(p *pending, r api.Reply) bool {
 	}
 	p.answered, p.reply = true, r
 	// The reader looks at the head itself when it comes back from the handler of the newest request.
-	if q.mu.head == p && !q.mu.writing && !(q.mu.reading && q.mu.tail == p) {
+	readerLooks := q.mu.reading && q.mu.tail == p
+	if q.mu.head == p && !q.mu.writing && !readerLooks {
 		wake(q.ready)
 	}
 	return true
@@ -206,11 +207,4 @@ func (q *queue) close() []*pending {
 	}
 	q.mu.closed, q.mu.head, q.mu.tail = true, nil, nil
 	return rest
-}
-
-// depth returns the number of pending requests and the bytes of their frames.
-func (q *queue) depth() (requests, bytes int) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.mu.requests, q.mu.bytes
 }

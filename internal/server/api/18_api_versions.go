@@ -61,8 +61,8 @@ func isSoftwareName(s string) bool {
 	for i := range len(s) {
 		c := s[i]
 		alphanumeric := 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9'
-		inner := i > 0 && i < len(s)-1
-		if !alphanumeric && !(inner && (c == '-' || c == '.')) {
+		separator := (c == '-' || c == '.') && i > 0 && i < len(s)-1
+		if !alphanumeric && !separator {
 			return false
 		}
 	}

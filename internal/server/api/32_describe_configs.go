@@ -77,6 +77,7 @@ func (s *Service) configEntries(r *Request, c configResource) ([]config.Entry, e
 		if c.name == "" {
 			return config.DescribeBrokerDefaults(img.Config(metadata.ResourceBroker, "")), nil
 		}
+	default: // loggers; mayConfig has refused unknown types
 	}
 	if err := s.ownID(c.name); err != nil {
 		return nil, err

@@ -56,7 +56,7 @@ func logDirFilter(q *kmsg.DescribeLogDirsRequest) func(model.TopicPartition) boo
 }
 
 func logDirTopics(replicas []broker.LogDirReplica) []kmsg.DescribeLogDirsResponseDirTopic {
-	slices.SortFunc(replicas, func(a, b broker.LogDirReplica) int { return a.TopicPartition.Compare(b.TopicPartition) })
+	slices.SortFunc(replicas, func(a, b broker.LogDirReplica) int { return a.Compare(b.TopicPartition) })
 	var topics []kmsg.DescribeLogDirsResponseDirTopic
 	for _, rep := range replicas {
 		if n := len(topics); n == 0 || topics[n-1].Topic != rep.Topic {

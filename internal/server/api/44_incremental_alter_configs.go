@@ -43,7 +43,7 @@ func (s *Service) incrementalAlterConfigs(ctx context.Context, r *Request, q *km
 	}
 	for i, c := range resources {
 		res, ok := answered[c]
-		if err := firstError(refused[i], failed, unanswered(ok, refused[i])); err != nil {
+		if err := firstError(refused[i], failed, unanswered(ok)); err != nil {
 			res = kmsg.NewIncrementalAlterConfigsResponseResource()
 			res.ErrorCode, res.ErrorMessage = protocol.CodeOf(err), protocol.MessageOf(err)
 			res.ResourceType, res.ResourceName = c.kind, c.name

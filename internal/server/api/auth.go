@@ -27,9 +27,6 @@ func (s *Service) mayCluster(r *Request, op kmsg.ACLOperation) bool {
 	return s.may(r, op, kmsg.ACLResourceTypeCluster, clusterName)
 }
 
-// noOperations is the bit field of an answer to somebody who did not ask for operations.
-const noOperations = -1 << 31
-
 // operations returns the bit field of what the requester may do with a resource (KIP-430): bit n stands for the
 // operation of that number.
 func (s *Service) operations(r *Request, t kmsg.ACLResourceType, name string) int32 {
@@ -60,6 +57,7 @@ func operationsOf(t kmsg.ACLResourceType) []kmsg.ACLOperation {
 			kmsg.ACLOperationCreate, kmsg.ACLOperationClusterAction, kmsg.ACLOperationDescribeConfigs,
 			kmsg.ACLOperationAlterConfigs, kmsg.ACLOperationIdempotentWrite, kmsg.ACLOperationAlter, kmsg.ACLOperationDescribe,
 		}
+	default:
+		return nil
 	}
-	return nil
 }

@@ -64,9 +64,9 @@ func firstError(errs ...error) error {
 	return nil
 }
 
-// unanswered is the error of a resource that went to the controller and is missing in its answer.
-func unanswered(answered bool, refused error) error {
-	if answered || refused != nil {
+// unanswered is the error of a resource that is missing in the controller's answer.
+func unanswered(answered bool) error {
+	if answered {
 		return nil
 	}
 	return fmt.Errorf("the controller did not answer for this resource: %w", kerr.UnknownServerError)

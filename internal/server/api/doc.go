@@ -24,4 +24,3 @@
 //	A5  Fetch answers are encoded here byte by byte as kmsg would, with the record bytes left out: they stay in their
 //	    files until the kernel sends them.
 package api
-

@@ -134,13 +134,6 @@ func (s *session) begin(epoch int32, changed []broker.FetchPartition, forgotten 
 	return all, nil
 }
 
-// size returns the number of partitions.
-func (s *session) size() int {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return len(s.mu.partitions)
-}
-
 // finish decides which results an incremental answer must hold, given the epoch of its request. It fails when another
 // request of the session was let in in between.
 func (s *session) finish(epoch int32, parts []broker.FetchPartition, results []broker.FetchedPartition) (include []bool, err error) {

@@ -19,6 +19,7 @@ func TestAssign(t *testing.T) {
 		want    []Entry
 	}{
 		"same epoch later":        {3, 30, false, []Entry{{0, 0}, {2, 10}, {3, 25}}},
+		"same again":              {3, 25, false, []Entry{{0, 0}, {2, 10}, {3, 25}}},
 		"same epoch earlier":      {3, 20, true, []Entry{{0, 0}, {2, 10}, {3, 20}}},
 		"new epoch":               {5, 40, true, []Entry{{0, 0}, {2, 10}, {3, 25}, {5, 40}}},
 		"new epoch, same offset":  {5, 25, true, []Entry{{0, 0}, {2, 10}, {5, 25}}},

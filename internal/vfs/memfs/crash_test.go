@@ -113,6 +113,70 @@ func TestALowerLengthInBetweenMayBeTheOneLeft(t *testing.T) {
 	require.True(t, sizes[10] && sizes[512] && sizes[1000], "%v", sizes)
 }
 
+func TestWhatIsBehindTheEndIsZero(t *testing.T) {
+	f := New()
+	h := create(t, f, "file", strings.Repeat("o", 1000))
+	require.NoError(t, h.Sync())
+	require.NoError(t, f.SyncDir("/"))
+	require.NoError(t, h.Truncate(10))
+	for seed := range uint64(50) {
+		clone := f.CrashClone(seed, 50)
+		ch, err := clone.Open("file", os.O_RDWR, 0)
+		require.NoError(t, err)
+		size, err := ch.Size()
+		require.NoError(t, err)
+		kept := read(t, clone, "file")
+		require.NoError(t, ch.Truncate(2000))
+		require.Equal(t, kept+strings.Repeat("\x00", 2000-int(size)), read(t, clone, "file"))
+	}
+	require.Equal(t, strings.Repeat("o", 1000), read(t, f.CrashClone(1, 0), "file"), "the original's durable page is untouched")
+}
+
+func TestAnUnsyncedTimeMayBeLost(t *testing.T) {
+	f := New()
+	require.NoError(t, create(t, f, "file", "x").Sync())
+	require.NoError(t, f.SyncDir("/"))
+	before, err := f.Stat("file")
+	require.NoError(t, err)
+	require.NoError(t, f.Chtimes("file", time.Unix(1, 0)))
+	st, err := f.CrashClone(1, 0).Stat("file")
+	require.NoError(t, err)
+	require.Equal(t, before.ModTime(), st.ModTime())
+	st, err = f.CrashClone(1, 100).Stat("file")
+	require.NoError(t, err)
+	require.Equal(t, time.Unix(1, 0), st.ModTime())
+}
+
+// M3: what happened later to a name did not happen without what happened to it before.
+func TestChangesOfOneNameKeepTheirOrder(t *testing.T) {
+	f := New()
+	for _, name := range []string{"target", "tmp"} {
+		require.NoError(t, create(t, f, name, name).Sync())
+	}
+	require.NoError(t, f.SyncDir("/"))
+	require.NoError(t, f.Rename("tmp", "target"))
+	require.NoError(t, f.Remove("target"))
+	seen := map[string]bool{}
+	for seed := range uint64(50) {
+		seen[f.CrashClone(seed, 50).String()] = true
+	}
+	require.Equal(t, map[string]bool{"/target 6\n/tmp 3\n": true, "/target 3\n": true, "": true}, seen)
+
+	// The same for a sync: the new file of that name is durable only with the move that made room for it.
+	f = New()
+	require.NoError(t, f.MkdirAll("a", 0o755))
+	require.NoError(t, f.MkdirAll("b", 0o755))
+	require.NoError(t, create(t, f, "a/x", "old").Sync())
+	require.NoError(t, f.SyncDir("a"))
+	require.NoError(t, f.SyncDir("/"))
+	require.NoError(t, f.Rename("a/x", "b/y"))
+	require.NoError(t, create(t, f, "a/x", "new").Sync())
+	require.NoError(t, f.SyncDir("a"))
+	clone := f.CrashClone(1, 0)
+	require.Equal(t, "new", read(t, clone, "a/x"))
+	require.Equal(t, "old", read(t, clone, "b/y"))
+}
+
 func TestARenameIsAllOrNothing(t *testing.T) {
 	f := New()
 	for _, name := range []string{"target", "tmp"} {
@@ -156,6 +220,14 @@ func TestAMoveBetweenFoldersNeedsBothSyncedAndLosesNothing(t *testing.T) {
 	require.True(t, exists(t, f.CrashClone(1, 0), "a/file"), "one side synced is not enough")
 	require.NoError(t, f.SyncDir("b"))
 	require.True(t, exists(t, f.CrashClone(1, 0), "b/file"), "the new folder comes along")
+
+	f = prepare()
+	require.NoError(t, f.MkdirAll("c/d", 0o755))
+	require.NoError(t, f.Rename("b/file", "c/d/file"))
+	require.NoError(t, f.SyncDir("a"))
+	require.NoError(t, f.SyncDir("b"))
+	require.NoError(t, f.SyncDir("c/d"))
+	require.True(t, exists(t, f.CrashClone(1, 0), "c/d/file"), "with all folders above it")
 
 	f = prepare()
 	require.NoError(t, f.Remove("a"))

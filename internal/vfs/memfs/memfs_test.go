@@ -163,6 +163,27 @@ func TestAFullVolumeWritesWhatFits(t *testing.T) {
 	require.Zero(t, free)
 }
 
+func TestRoomComesBack(t *testing.T) {
+	f := New()
+	f.SetCapacity(10 * pageSize)
+	free := func(f *FS) int64 {
+		_, free, err := f.Usage("/")
+		require.NoError(t, err)
+		return free / pageSize
+	}
+	for _, name := range []string{"a", "b", "c"} {
+		create(t, f, name, "x").Close()
+	}
+	require.Equal(t, int64(7), free(f))
+	require.Equal(t, int64(7), free(f.CrashClone(1, 100)))
+	require.NoError(t, f.Remove("a"))
+	require.Equal(t, int64(8), free(f))
+	require.NoError(t, f.Rename("b", "c"))
+	require.Equal(t, int64(9), free(f))
+	require.NoError(t, f.RemoveAll("c"))
+	require.Equal(t, int64(10), free(f))
+}
+
 func TestLocksExcludeEachOtherAndDieInACrash(t *testing.T) {
 	f := New()
 	l, err := f.Lock(".lock")

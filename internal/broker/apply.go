@@ -7,6 +7,7 @@ import (
 	"go.uber.org/zap"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/kbroker/kbroker/internal/coordrt"
 	"github.com/kbroker/kbroker/internal/metadata"
 	"github.com/kbroker/kbroker/internal/model"
 )
@@ -16,6 +17,9 @@ import (
 type Coordinator interface {
 	Elected(partition, leaderEpoch int32)
 	Resigned(partition, leaderEpoch int32)
+	// CompleteTransaction appends a marker to a partition of the coordinator's topic and applies or drops what the
+	// transaction holds there. It returns when that is committed.
+	CompleteTransaction(ctx context.Context, partition int32, m coordrt.Marker) error
 }
 
 // Image returns the cluster image that this broker has applied: what it says to be hosted here is open.
@@ -45,13 +49,21 @@ func (b *Broker) Apply(d *metadata.Delta) {
 	for _, m := range moves {
 		m.tell(b.o.Coordinators)
 	}
-	for i := range d.Topics {
-		if t := &d.Topics[i]; t.New == nil && b.o.TopicDeleted != nil {
-			b.o.TopicDeleted(t.Old.Name, t.Old.ID)
-		}
-	}
+	b.tellDeleted(d)
 	if opened > 0 {
 		b.log.Debug("cluster image applied", zap.Int64("offset", d.New.Offset()), zap.Int("opened", opened), zap.Duration("took", time.Since(begin)))
+	}
+}
+
+func (b *Broker) tellDeleted(d *metadata.Delta) {
+	var gone []DeletedTopic
+	for i := range d.Topics {
+		if t := &d.Topics[i]; t.New == nil {
+			gone = append(gone, DeletedTopic{t.Old.Name, t.Old.ID})
+		}
+	}
+	if len(gone) > 0 && b.o.TopicsDeleted != nil {
+		b.o.TopicsDeleted(gone)
 	}
 }
 

@@ -33,10 +33,16 @@ type Options struct {
 	Controller Controller
 	// Coordinators, by the name of their topic, are told of leaderships; may be nil.
 	Coordinators map[string]Coordinator
-	// TopicDeleted is called after a topic is gone; may be nil.
-	TopicDeleted func(name string, id model.UUID)
+	// TopicsDeleted is called after topics are gone; may be nil.
+	TopicsDeleted func([]DeletedTopic)
 	// ConfigChanged is called with the new effective configuration when a dynamic setting changed; may be nil.
 	ConfigChanged func(*config.Config)
+}
+
+// DeletedTopic names a topic that is gone.
+type DeletedTopic struct {
+	Name string
+	ID   model.UUID
 }
 
 // Broker hosts partitions. Make one with New, Start it, let it Apply every change of

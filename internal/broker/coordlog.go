@@ -2,10 +2,9 @@ package broker
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	"github.com/twmb/franz-go/pkg/kerr"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/kbroker/kbroker/internal/coordrt"
 	"github.com/kbroker/kbroker/internal/model"
@@ -110,32 +109,40 @@ func (c CoordinatorLog) Bounds(tp model.TopicPartition) (logStart, highWatermark
 // WriteMarkers appends the marker to every partition and waits until each is committed.
 func (b *Broker) WriteMarkers(ctx context.Context, req MarkerRequest) []error {
 	errs := make([]error, len(req.Partitions))
-	waits := make([]chan error, len(req.Partitions))
-	expire := make([]expirer, len(req.Partitions))
+	var g errgroup.Group
+	g.SetLimit(maxMarkersAtOnce)
 	for i, tp := range req.Partitions {
-		waits[i] = make(chan error, 1)
-		r, err := b.lookup(TopicRef{Name: tp.Topic}, tp.Partition)
-		var ap appended
-		if err == nil {
-			ap, err = r.appendMarker(req.Marker)
-		}
-		if err != nil {
-			waits[i] <- err
-			continue
-		}
-		expire[i] = r.onCommitted(ap.epoch, ap.end(), func(err error) { waits[i] <- err })
+		g.Go(func() error {
+			errs[i] = b.writeMarker(ctx, tp, req.Marker)
+			return nil
+		})
 	}
-	for i := range waits {
-		select {
-		case errs[i] = <-waits[i]:
-		case <-ctx.Done():
-			if expire[i] != nil {
-				expire[i]()
-			}
-			errs[i] = errors.Join(kerr.RequestTimedOut, ctx.Err())
-		}
-	}
+	_ = g.Wait() // every outcome stands in its place
 	return errs
+}
+
+// maxMarkersAtOnce bounds the goroutines of one request.
+const maxMarkersAtOnce = 32
+
+func (b *Broker) writeMarker(ctx context.Context, tp model.TopicPartition, m partition.Marker) error {
+	if c := b.o.Coordinators[tp.Topic]; c != nil {
+		return c.CompleteTransaction(ctx, tp.Partition, coordrt.Marker(m))
+	}
+	r, err := b.lookup(TopicRef{Name: tp.Topic}, tp.Partition)
+	if err != nil {
+		return err
+	}
+	ap, err := r.appendMarker(m)
+	if err != nil {
+		return err
+	}
+	done := make(chan error, 1)
+	expire := r.onCommitted(ap.epoch, ap.end(), func(err error) { done <- err })
+	if expire != nil {
+		stop := context.AfterFunc(ctx, expire)
+		defer stop()
+	}
+	return <-done
 }
 
 // DescribeProducers lists the producers of a partition that this broker leads.

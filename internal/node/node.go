@@ -221,24 +221,42 @@ func (n *Node) startBroker(ctx context.Context) error {
 	n.broker, err = broker.New(broker.Options{
 		NodeID: n.o.Config.Node.ID, Config: n.o.Config, Logger: n.log.Named("broker"), Dirs: n.dirs, Files: segment.NewCache(openFiles),
 		Controller: link, Coordinators: coordinators, ConfigChanged: n.cfg.Store,
-		TopicDeleted: func(name string, id model.UUID) { n.groups.TopicDeleted(name, id) },
+		TopicsDeleted: n.topicsDeleted,
 	})
 	if err != nil {
 		return err
 	}
 	n.groups, err = groupcoord.New(groupcoord.Options{
-		Log: n.broker.CoordinatorLog(), Config: n.broker.Config, Image: n.broker.Image, Logger: n.log.Named("groups"),
+		Log: n.broker.CoordinatorLog(), Groups: n.o.Config.Groups, Offsets: n.o.Config.Offsets, Topics: groupcoord.ImageTopics(n.broker.Image),
+		Partitions: n.offsetsPartitions, Logger: n.log.Named("groups"),
 	})
 	if err != nil {
 		return err
 	}
 	coordinators[model.GroupMetadataTopic] = n.groups
-	n.o.Registry.MustRegister(n.broker)
+	n.o.Registry.MustRegister(n.broker, groupMetrics{n.groups})
 	n.broker.Start()
 	n.run("group coordinator", func() error { return n.groups.Run(ctx) })
 	n.quorum.Subscribe(func(_ *metadata.Image, d *metadata.Delta) { n.broker.Apply(d) })
 	n.run("metadata quorum", func() error { return n.quorum.Run(ctx) })
 	return nil
+}
+
+// topicsDeleted lets the group coordinator forget the offsets of deleted topics.
+func (n *Node) topicsDeleted(topics []broker.DeletedTopic) {
+	list := make([]groupcoord.DeletedTopic, len(topics))
+	for i, t := range topics {
+		list[i] = groupcoord.DeletedTopic(t)
+	}
+	n.groups.TopicsDeleted(list)
+}
+
+// offsetsPartitions is the number of partitions that the offsets topic has, or will have when somebody needs it.
+func (n *Node) offsetsPartitions() int32 {
+	if t := n.broker.Image().Topic(model.GroupMetadataTopic); t != nil {
+		return int32(len(t.Partitions))
+	}
+	return n.cfg.Load().Offsets.TopicPartitions
 }
 
 func (n *Node) register(ctx, run context.Context) error {

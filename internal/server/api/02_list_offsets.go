@@ -72,6 +72,9 @@ func (s *Service) listOffsets(ctx context.Context, r *Request, q *kmsg.ListOffse
 			}
 		}
 	}
+	if len(slots) == 0 {
+		return resp
+	}
 	for i, found := range s.Data.ListOffsets(ctx, ask) {
 		rp := slots[i]
 		rp.ErrorCode = protocol.CodeOf(found.Err)

@@ -19,7 +19,7 @@ func offsetCommitAPI() API {
 			"v2 retention time, until v4", "v6 leader epoch (KIP-320)", "v7 static members (KIP-345)",
 			"v9 errors of the new group protocol (KIP-848)", "v10 topic ids (KIP-848)",
 		},
-		Deviations: []string{"Version 1 is served although Apache Kafka 4 has dropped it; its timestamps are taken as the time of the request."},
+		Deviations: []string{"Version 1 is served although Apache Kafka 4 has dropped it."},
 		serve:      answer((*Service).offsetCommit),
 	}
 }

@@ -81,7 +81,7 @@ func (s *Service) findCoordinatorOf(ctx context.Context, r *Request, kind int8, 
 	}
 	if s.Cluster.Image().Topic(topic) == nil {
 		if err := s.createTopics(ctx, r.Caller(), []string{topic})[0]; err != nil {
-			return endpoint{}, fmt.Errorf("%s cannot be created: %w (%w)", topic, kerr.CoordinatorNotAvailable, err)
+			return endpoint{}, fmt.Errorf("%s cannot be created: %v: %w", topic, err, kerr.CoordinatorNotAvailable) //nolint:errorlint // the client is to see one code only
 		}
 	}
 	img := s.Cluster.Image()

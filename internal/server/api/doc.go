@@ -24,3 +24,5 @@
 //	A5  Fetch answers are encoded here byte by byte as kmsg would, with the record bytes left out: they stay in their
 //	    files until the kernel sends them.
 package api
+
+//go:generate go run github.com/kbroker/kbroker/internal/gen/apis -o ../../../docs/apis.md

@@ -61,9 +61,23 @@ type answer[T any] struct {
 	err   error
 }
 
-// Write runs fn on the shard of a partition and returns its value once its Result is committed. An error of fn is
-// returned at once, and its Result is ignored. When ctx ends first, Write returns its error; the operation goes on.
-func Write[S Shard, T any](ctx context.Context, rt *Runtime[S], partition int32, fn func(s S, now time.Time) (Result, T, error)) (T, error) {
+// Pending is an operation that was started. Its value may be waited for once.
+type Pending[T any] struct{ ch chan answer[T] }
+
+// Wait returns what came out. When ctx ends first, Wait returns its error; the operation goes on.
+func (p Pending[T]) Wait(ctx context.Context) (T, error) {
+	select {
+	case a := <-p.ch:
+		return a.value, a.err
+	case <-ctx.Done():
+		var none T
+		return none, ctx.Err()
+	}
+}
+
+// Start runs fn on the shard of a partition; its value is to be had once its Result is committed. An error of fn comes at
+// once, and its Result is ignored.
+func Start[S Shard, T any](rt *Runtime[S], partition int32, fn func(s S, now time.Time) (Result, T, error)) Pending[T] {
 	ch := make(chan answer[T], 1)
 	rt.enqueue(partition, operation[S]{
 		run: func(ctx context.Context, p *part[S], now time.Time) {
@@ -76,41 +90,38 @@ func Write[S Shard, T any](ctx context.Context, rt *Runtime[S], partition int32,
 		},
 		fail: func(err error) { ch <- answer[T]{err: err} },
 	})
-	return wait(ctx, ch)
+	return Pending[T]{ch}
 }
 
-// Peek runs fn on the shard of a partition and returns its value at once, committed or not. fn must not change anything.
-func Peek[S Shard, T any](ctx context.Context, rt *Runtime[S], partition int32, fn func(s S, now time.Time) T) (T, error) {
-	return wait(ctx, startPeek(rt, partition, fn))
+// Write is Start and Wait.
+func Write[S Shard, T any](ctx context.Context, rt *Runtime[S], partition int32, fn func(s S, now time.Time) (Result, T, error)) (T, error) {
+	return Start(rt, partition, fn).Wait(ctx)
 }
 
-func startPeek[S Shard, T any](rt *Runtime[S], partition int32, fn func(s S, now time.Time) T) chan answer[T] {
+// StartPeek runs fn on the shard of a partition; its value is to be had at once, committed or not. fn must not change
+// anything.
+func StartPeek[S Shard, T any](rt *Runtime[S], partition int32, fn func(s S, now time.Time) T) Pending[T] {
 	ch := make(chan answer[T], 1)
 	rt.enqueue(partition, operation[S]{
 		run:  func(_ context.Context, p *part[S], now time.Time) { ch <- answer[T]{value: fn(p.shard, now)} },
 		fail: func(err error) { ch <- answer[T]{err: err} },
 	})
-	return ch
+	return Pending[T]{ch}
+}
+
+// Peek is StartPeek and Wait.
+func Peek[S Shard, T any](ctx context.Context, rt *Runtime[S], partition int32, fn func(s S, now time.Time) T) (T, error) {
+	return StartPeek(rt, partition, fn).Wait(ctx)
 }
 
 // PeekAll runs fn on every shard of this broker and calls each with what came out, in the order of the partitions.
 func PeekAll[S Shard, T any](ctx context.Context, rt *Runtime[S], fn func(s S, now time.Time) T, each func(T, error)) {
 	parts := rt.Partitions()
-	chs := make([]chan answer[T], len(parts))
+	ps := make([]Pending[T], len(parts))
 	for i, p := range parts {
-		chs[i] = startPeek(rt, p, fn)
+		ps[i] = StartPeek(rt, p, fn)
 	}
-	for _, ch := range chs {
-		each(wait(ctx, ch))
-	}
-}
-
-func wait[T any](ctx context.Context, ch chan answer[T]) (T, error) {
-	select {
-	case a := <-ch:
-		return a.value, a.err
-	case <-ctx.Done():
-		var none T
-		return none, ctx.Err()
+	for _, p := range ps {
+		each(p.Wait(ctx))
 	}
 }

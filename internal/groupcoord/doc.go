@@ -35,5 +35,6 @@
 //	    committed at a higher position of the log.
 //	G5  The group's members in the order of joining, never a map, decide everything that is visible: the next leader, the
 //	    order of answers and of records. One history gives one log.
-//	G6  A record of a type or version that this package does not know is skipped, not lost: it stays in the log.
+//	G6  A record of a type that this package does not know is skipped, not lost: it stays in the log. A version that it does
+//	    not know of a type that it does is an error: state without that record would be wrong.
 package groupcoord

@@ -38,6 +38,7 @@ func (b *Broker) Apply(d *metadata.Delta) {
 		}
 	}
 	opened := b.openAssigned(ctx, d)
+	b.setStraysAside()
 	var moves []leadership
 	for i := range d.Topics {
 		if t := &d.Topics[i]; t.New != nil {

@@ -141,6 +141,17 @@ func (p *placement) unclaimed() []located {
 	return out
 }
 
+// setStraysAside marks the folders that the cluster image does not know: of topics that were deleted while this broker was
+// away, or put here by hand. They are kept, under a name that no start takes for a partition. The first image that a broker
+// sees is complete, so what it does not claim is nobody's.
+func (b *Broker) setStraysAside() {
+	for _, l := range b.place.unclaimed() {
+		path, err := l.dir.Mark(l.TopicPartition, l.Path, logdir.Stray)
+		b.log.Warn("folder of a partition that the cluster does not have was set aside; remove it when you do not need it",
+			zap.String("partition", l.String()), zap.String("folder", path), zap.Error(err))
+	}
+}
+
 // openReplica opens the log of a partition. One that cannot be opened is returned as an offline replica: requests for it
 // are answered with the reason and every other partition is served.
 func (b *Broker) openReplica(ctx context.Context, img *metadata.Image, t *metadata.Topic, i int32) *replica {

@@ -112,34 +112,23 @@ func (b *Broker) EpochEnds(_ context.Context, ps []EpochEndPartition) []EpochEnd
 	return out
 }
 
-// DeleteRecords moves log starts and answers with the low watermark: the smallest log start among the live replicas,
-// waited for until the timeout.
-func (b *Broker) DeleteRecords(ctx context.Context, timeout time.Duration, ps []DeleteRecordsPartition) []DeletedRecords {
-	ctx, cancel := context.WithTimeout(ctx, timeout)
-	defer cancel()
+// DeleteRecords moves log starts and answers with the low watermark: the smallest log start among the live replicas, which
+// with one replica is its own.
+func (b *Broker) DeleteRecords(_ context.Context, _ time.Duration, ps []DeleteRecordsPartition) []DeletedRecords {
 	out := make([]DeletedRecords, len(ps))
-	targets := make([]*replica, len(ps))
 	for i, p := range ps {
-		targets[i], out[i].LowWatermark, out[i].Err = b.deleteRecords(p)
-	}
-	for i, r := range targets {
-		if out[i].Err == nil {
-			out[i].LowWatermark, out[i].Err = r.awaitLowWatermark(ctx, out[i].LowWatermark)
-		}
-		if out[i].Err != nil {
-			out[i].LowWatermark = model.NoOffset
-		}
+		out[i].LowWatermark, out[i].Err = b.deleteRecords(p)
 	}
 	return out
 }
 
-func (b *Broker) deleteRecords(p DeleteRecordsPartition) (*replica, int64, error) {
+func (b *Broker) deleteRecords(p DeleteRecordsPartition) (lowWatermark int64, err error) {
 	r, err := b.lookup(TopicRef{Name: p.Topic}, p.Partition)
 	if err != nil {
-		return nil, model.NoOffset, err
+		return model.NoOffset, err
 	}
 	if err := r.checkLeaderEpoch(model.NoEpoch, true); err != nil {
-		return nil, model.NoOffset, err
+		return model.NoOffset, err
 	}
 	hw := r.log.HighWatermark()
 	to := p.Offset
@@ -147,13 +136,14 @@ func (b *Broker) deleteRecords(p DeleteRecordsPartition) (*replica, int64, error
 		to = hw
 	}
 	if !r.log.Config().CleanupDelete {
-		return nil, model.NoOffset, fmt.Errorf("%s: records can be deleted only where cleanup.policy contains delete: %w", r.tp, kerr.PolicyViolation)
+		return model.NoOffset, fmt.Errorf("%s: records can be deleted only where cleanup.policy contains delete: %w", r.tp, kerr.PolicyViolation)
 	}
 	if to < 0 || to > hw {
-		return nil, model.NoOffset, fmt.Errorf("%s: cannot delete records below %d, the high watermark is %d: %w", r.tp, to, hw, kerr.OffsetOutOfRange)
+		return model.NoOffset, fmt.Errorf("%s: cannot delete records below %d, the high watermark is %d: %w", r.tp, to, hw, kerr.OffsetOutOfRange)
 	}
 	if err := r.log.SetLogStartOffset(to); err != nil {
-		return nil, model.NoOffset, err
+		return model.NoOffset, err
 	}
-	return r, to, nil
+	mark(&b.dirty.logs)
+	return r.log.LogStartOffset(), nil
 }

@@ -20,12 +20,12 @@ func (b *Broker) Produce(ctx context.Context, req ProduceRequest, done func([]Pr
 	op := &produceOp{results: make([]ProduceResult, len(req.Partitions)), done: done}
 	op.pending.Store(1) // held until every partition was tried, so that an early commit cannot answer for the rest
 	for i := range req.Partitions {
-		b.producePartition(ctx, op, i, &req)
+		b.producePartition(op, i, &req)
 	}
 	op.settle(ctx, req.Timeout)
 }
 
-func (b *Broker) producePartition(ctx context.Context, op *produceOp, i int, req *ProduceRequest) {
+func (b *Broker) producePartition(op *produceOp, i int, req *ProduceRequest) {
 	p, res := &req.Partitions[i], &op.results[i]
 	*res = ProduceResult{BaseOffset: model.NoOffset, LogAppendTime: model.NoTimestamp, LogStartOffset: model.NoOffset,
 		LeaderID: model.NoLeader, LeaderEpoch: model.NoEpoch}

@@ -1,7 +1,6 @@
 package broker
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"math"
@@ -309,11 +308,6 @@ func (r *replica) checkFollower(id int32) error {
 		return nil
 	}
 	return fmt.Errorf("%s: node %d is none of its replicas %v: %w", r.tp, id, r.role.replicas, kerr.NotLeaderForPartition)
-}
-
-// awaitLowWatermark waits until no live replica keeps a record below to.
-func (r *replica) awaitLowWatermark(_ context.Context, to int64) (int64, error) {
-	return max(to, r.log.LogStartOffset()), nil
 }
 
 // noteLogError logs what an operator must know: a log that can no longer be written or read.

@@ -268,7 +268,8 @@ func (n *Node) register(ctx, run context.Context) error {
 		return err
 	}
 	n.run("heartbeats", func() error { n.broker.HeartbeatLoop(run, reg); return nil })
-	return nil
+	// Unfencing elected this broker; a client let in before it has taken its roles would be sent away.
+	return n.quorum.WaitPublished(ctx, n.quorum.Image().Offset())
 }
 
 func (n *Node) startServer() error {

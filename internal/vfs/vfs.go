@@ -111,3 +111,28 @@ func writeSynced(fsys FS, name string, data []byte) error {
 	}
 	return f.Close()
 }
+
+// MkdirAllDurable creates a folder and its missing parents, all of which survive a crash once this returns.
+func MkdirAllDurable(fsys FS, name string, perm fs.FileMode) error {
+	var created []string // folders that get a new entry, the deepest first
+	for dir := name; ; {
+		_, err := fsys.Stat(dir)
+		if err == nil {
+			break
+		}
+		parent := dirOf(dir)
+		if !errors.Is(err, fs.ErrNotExist) || parent == dir {
+			return err
+		}
+		created, dir = append(created, parent), parent
+	}
+	if err := fsys.MkdirAll(name, perm); err != nil {
+		return err
+	}
+	for _, dir := range created {
+		if err := fsys.SyncDir(dir); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -27,7 +27,7 @@ func produceAPI() API {
 			"v13 topic ids (KIP-516)",
 		},
 		Deviations: []string{
-			"Versions 0-2 are advertised as Apache Kafka does, for clients that look for them, and answered with UNSUPPORTED_VERSION.",
+			"Versions 0-2 are advertised as Apache Kafka does, for clients that look for them, and answered with UNSUPPORTED_VERSION; Apache Kafka closes the connection.",
 			"The connection is not muted while acks=all waits for followers, so pipelined requests are appended at once; the order of answers is kept.",
 		},
 		serve: (*Service).produce,

@@ -128,6 +128,11 @@ func newFetchResponse(version int16) *kmsg.FetchResponse {
 func (s *Service) fetchAnswer(fc *fetchContext, version int16, listener string, committed bool, results []broker.FetchedPartition) *FetchAnswer {
 	resp := newFetchResponse(version)
 	a := &FetchAnswer{Response: resp}
+	for i := range results {
+		if r := &results[i]; r.Err != nil { // what is known of a log that cannot be read is not told
+			r.Read.HighWatermark, r.Read.LastStableOffset, r.Read.LogStartOffset = model.NoOffset, model.NoOffset, model.NoOffset
+		}
+	}
 	id, include, err := fc.finish(time.Now(), results)
 	resp.SessionID = id
 	if err != nil {
@@ -187,11 +192,20 @@ func fetchedPartition(version int16, committed bool, partition int32, res *broke
 	p.HighWatermark, p.LastStableOffset, p.LogStartOffset = res.Read.HighWatermark, res.Read.LastStableOffset, res.Read.LogStartOffset
 	p.PreferredReadReplica = res.PreferredReadReplica
 	p.DivergingEpoch.Epoch, p.DivergingEpoch.EndOffset = res.DivergingEpoch, res.DivergingEndOffset
-	if committed && res.Err == nil {
+	switch {
+	case res.Err != nil && wasNotRead(p.ErrorCode):
+		p.AbortedTransactions = []kmsg.FetchResponseTopicPartitionAbortedTransaction{}
+	case committed && res.Err == nil:
 		p.AbortedTransactions = make([]kmsg.FetchResponseTopicPartitionAbortedTransaction, len(res.Read.Aborted))
 		for i, txn := range res.Read.Aborted {
 			p.AbortedTransactions[i].ProducerID, p.AbortedTransactions[i].FirstOffset = txn.ProducerID, txn.FirstOffset
 		}
 	}
 	return p
+}
+
+// wasNotRead reports whether an error was found before the log was looked at. Apache Kafka then answers with an empty list
+// of aborted transactions, and with none after a failed read.
+func wasNotRead(code int16) bool {
+	return code == kerr.UnknownTopicOrPartition.Code || code == kerr.UnknownTopicID.Code || code == kerr.TopicAuthorizationFailed.Code
 }

@@ -39,6 +39,9 @@ func (s *Service) findCoordinator(ctx context.Context, r *Request, q *kmsg.FindC
 		c := s.coordinator(ctx, r, q.CoordinatorType, q.CoordinatorKey)
 		resp.ErrorCode, resp.ErrorMessage = c.ErrorCode, c.ErrorMessage
 		resp.NodeID, resp.Host, resp.Port = c.NodeID, c.Host, c.Port
+		if c.ErrorCode == 0 {
+			resp.ErrorMessage = text("NONE") // Apache Kafka's text of success in these versions
+		}
 		return resp
 	}
 	for _, key := range q.CoordinatorKeys {
@@ -49,7 +52,7 @@ func (s *Service) findCoordinator(ctx context.Context, r *Request, q *kmsg.FindC
 
 func (s *Service) coordinator(ctx context.Context, r *Request, kind int8, key string) kmsg.FindCoordinatorResponseCoordinator {
 	c := kmsg.NewFindCoordinatorResponseCoordinator()
-	c.Key, c.NodeID, c.Port = key, model.NoLeader, -1
+	c.Key, c.NodeID, c.Port, c.ErrorMessage = key, model.NoLeader, -1, text("")
 	e, err := s.findCoordinatorOf(ctx, r, kind, key)
 	if err != nil {
 		c.ErrorCode, c.ErrorMessage = protocol.CodeOf(err), protocol.MessageOf(err)

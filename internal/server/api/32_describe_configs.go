@@ -38,6 +38,8 @@ func (s *Service) describeConfigs(_ context.Context, r *Request, q *kmsg.Describ
 		entries, err := s.configEntries(r, configResource{qr.ResourceType, qr.ResourceName})
 		if err != nil {
 			rr.ErrorCode, rr.ErrorMessage = protocol.CodeOf(err), protocol.MessageOf(err)
+		} else {
+			rr.ErrorMessage = text("")
 		}
 		for _, e := range entries {
 			if len(qr.ConfigNames) == 0 || slices.Contains(qr.ConfigNames, e.Name) {
@@ -65,12 +67,12 @@ func (s *Service) configEntries(r *Request, c configResource) ([]config.Entry, e
 		return cfg.DescribeTopic(img.Config(metadata.ResourceTopic, c.name)), nil
 	case kmsg.ConfigResourceTypeGroupConfig:
 		if c.name == "" {
-			return nil, fmt.Errorf("the name of a group must not be empty: %w", kerr.InvalidRequest)
+			return nil, fmt.Errorf("Group name must not be empty: %w", kerr.InvalidRequest)
 		}
 		return cfg.DescribeGroup(img.Config(metadata.ResourceGroup, c.name)), nil
 	case kmsg.ConfigResourceTypeClientMetrics:
 		if c.name == "" {
-			return nil, fmt.Errorf("the name of a client metrics subscription must not be empty: %w", kerr.InvalidRequest)
+			return nil, fmt.Errorf("Client metrics subscription name must not be empty: %w", kerr.InvalidRequest)
 		}
 		return cfg.DescribeClientMetrics(img.Config(metadata.ResourceClientMetrics, c.name)), nil
 	case kmsg.ConfigResourceTypeBroker:
@@ -92,10 +94,12 @@ func (s *Service) configEntries(r *Request, c configResource) ([]config.Entry, e
 func (s *Service) ownID(name string) error {
 	id, err := strconv.ParseInt(name, 10, 32)
 	switch {
+	case name == "":
+		return fmt.Errorf("Broker id must not be empty: %w", kerr.InvalidRequest) //nolint:revive,staticcheck // Apache Kafka's text
 	case err != nil:
-		return fmt.Errorf("broker id must be an integer, but it is %q: %w", name, kerr.InvalidRequest)
+		return fmt.Errorf("Broker id must be an integer, but it is: %s: %w", name, kerr.InvalidRequest) //nolint:revive,staticcheck // Apache Kafka's text
 	case int32(id) != s.NodeID:
-		return fmt.Errorf("unexpected broker id, expected %d or an empty string, but received %s: %w", s.NodeID, name, kerr.InvalidRequest)
+		return fmt.Errorf("Unexpected broker id, expected %d or empty string, but received %s: %w", s.NodeID, name, kerr.InvalidRequest) //nolint:revive,staticcheck // Apache Kafka's text
 	}
 	return nil
 }

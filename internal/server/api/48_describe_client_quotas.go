@@ -18,11 +18,18 @@ func describeClientQuotasAPI() API {
 	}
 }
 
-func (s *Service) describeClientQuotas(_ context.Context, r *Request, _ *kmsg.DescribeClientQuotasRequest) *kmsg.DescribeClientQuotasResponse {
+func (s *Service) describeClientQuotas(_ context.Context, r *Request, q *kmsg.DescribeClientQuotasRequest) *kmsg.DescribeClientQuotasResponse {
 	resp := kmsg.NewPtrDescribeClientQuotasResponse()
 	if !s.mayCluster(r, kmsg.ACLOperationDescribeConfigs) {
 		resp.ErrorCode, resp.ErrorMessage = kerr.ClusterAuthorizationFailed.Code, protocol.MessageOf(kerr.ClusterAuthorizationFailed)
 		return resp
+	}
+	resp.ErrorMessage = text("")
+	for i := range q.Components {
+		if t := q.Components[i].EntityType; t != "user" && t != "client-id" && t != "ip" {
+			resp.ErrorCode, resp.ErrorMessage = kerr.UnsupportedVersion.Code, text("Unsupported entity type %s", t)
+			return resp
+		}
 	}
 	resp.Entries = []kmsg.DescribeClientQuotasResponseEntry{}
 	return resp

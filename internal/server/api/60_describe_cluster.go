@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
@@ -18,18 +17,21 @@ func describeClusterAPI() API {
 	}
 }
 
-// endpointBrokers is the only type of endpoint that a broker's listener has.
-const endpointBrokers = 1
+// The types of endpoints. A broker's listener is of the first.
+const (
+	endpointBrokers     = 1
+	endpointControllers = 2
+)
 
 func (s *Service) describeCluster(_ context.Context, r *Request, q *kmsg.DescribeClusterRequest) *kmsg.DescribeClusterResponse {
 	resp := kmsg.NewPtrDescribeClusterResponse()
-	if q.EndpointType != endpointBrokers {
-		err := kerr.MismatchedEndpointType
-		if q.EndpointType == 0 {
-			err = kerr.InvalidRequest
-		}
-		msg := fmt.Sprintf("this is an endpoint of brokers (type %d), the request wants type %d", endpointBrokers, q.EndpointType)
-		resp.ErrorCode, resp.ErrorMessage = err.Code, &msg
+	switch q.EndpointType {
+	case endpointBrokers:
+	case endpointControllers:
+		resp.ErrorCode, resp.ErrorMessage = kerr.MismatchedEndpointType.Code, text("this is an endpoint of brokers, the request wants one of controllers")
+		return resp
+	default:
+		resp.ErrorCode, resp.ErrorMessage = kerr.UnsupportedEndpointType.Code, text("Unsupported endpoint type %d", q.EndpointType)
 		return resp
 	}
 	img := s.Cluster.Image()

@@ -34,12 +34,12 @@ func (s *Service) describeTopicPartitions(_ context.Context, r *Request, q *kmsg
 	start, first := "", int32(0)
 	if q.Cursor != nil {
 		start, first = q.Cursor.Topic, q.Cursor.Partition
-		if first < 0 {
+		if first < 0 || len(q.Topics) > 0 && !names(q)[start] {
 			p.refuse(q)
 			return resp
 		}
 	}
-	for _, name := range p.names(q, start) {
+	for _, name := range p.from(q, start) {
 		from := int32(0)
 		if name == start {
 			from = first
@@ -51,15 +51,24 @@ func (s *Service) describeTopicPartitions(_ context.Context, r *Request, q *kmsg
 	return resp
 }
 
-// refuse answers a cursor that cannot be. The message has no error of its own, so every topic gets it.
+// refuse answers a cursor that cannot be: of a negative partition, or of a topic that is not asked for. The message has no error of its own, so every topic gets it.
 func (p *topicPager) refuse(q *kmsg.DescribeTopicPartitionsRequest) {
 	for i := range q.Topics {
 		p.plain(q.Topics[i].Topic, kerr.InvalidRequest.Code)
 	}
 }
 
-// names lists the topics to show from a start on, sorted: those asked for, or all.
-func (p *topicPager) names(q *kmsg.DescribeTopicPartitionsRequest, start string) []string {
+// names returns the topics that a request names.
+func names(q *kmsg.DescribeTopicPartitionsRequest) map[string]bool {
+	set := map[string]bool{}
+	for i := range q.Topics {
+		set[q.Topics[i].Topic] = true
+	}
+	return set
+}
+
+// from lists the topics to show from a start on, sorted: those asked for, or all.
+func (p *topicPager) from(q *kmsg.DescribeTopicPartitionsRequest, start string) []string {
 	if len(q.Topics) == 0 {
 		var all []string
 		for t := range p.view.img.TopicsFrom(start) {
@@ -67,13 +76,9 @@ func (p *topicPager) names(q *kmsg.DescribeTopicPartitionsRequest, start string)
 		}
 		return all
 	}
-	set := map[string]bool{}
-	for i := range q.Topics {
-		if q.Topics[i].Topic >= start {
-			set[q.Topics[i].Topic] = true
-		}
-	}
-	return slices.Sorted(maps.Keys(set))
+	sorted := slices.Sorted(maps.Keys(names(q)))
+	at, _ := slices.BinarySearch(sorted, start)
+	return sorted[at:]
 }
 
 // add shows a topic, or as much as fits; false means that the page is full and the cursor set.
@@ -85,11 +90,12 @@ func (p *topicPager) add(name string, from int32, named bool) bool {
 			p.plain(name, kerr.TopicAuthorizationFailed.Code)
 		}
 		return true
-	case t == nil && !isTopicName(name):
-		p.plain(name, kerr.InvalidTopicException.Code)
-		return true
 	case t == nil:
-		p.plain(name, kerr.UnknownTopicOrPartition.Code)
+		code := kerr.UnknownTopicOrPartition.Code
+		if !isTopicName(name) {
+			code = kerr.InvalidTopicException.Code
+		}
+		p.plain(name, code).AuthorizedOperations = p.s.operations(p.r, kmsg.ACLResourceTypeTopic, name)
 		return true
 	case p.left == 0:
 		p.stopAt(name, 0)

@@ -135,7 +135,7 @@ func (fc *fetchContext) finish(now time.Time, results []broker.FetchedPartition)
 
 // create founds a session on a full answer, if there is room.
 func (c *sessionCache) create(now time.Time, fc *fetchContext, results []broker.FetchedPartition) int32 {
-	if len(fc.parts) == 0 || c.slots <= 0 {
+	if c.slots <= 0 {
 		return noSession
 	}
 	c.mu.Lock()

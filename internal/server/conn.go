@@ -141,8 +141,10 @@ func (c *conn) report(err error) {
 		c.s.badPeer.Warn("a peer does not speak Kafka's protocol to this listener", fields...)
 	case errors.Is(err, errRefused):
 		c.s.metrics.refused.WithLabelValues("bad request").Inc()
-		sw := c.peer.Software()
-		c.s.badPeer.Warn("a peer sent a request that cannot be served", append(fields, zap.String("client", sw.Name+" "+sw.Version))...)
+		if sw := c.peer.Software(); sw.Name != "" {
+			fields = append(fields, zap.String("client", sw.Name+" "+sw.Version))
+		}
+		c.s.badPeer.Warn("a peer sent a request that cannot be served", fields...)
 	case isEveryday(err):
 		c.s.log.Debug("connection ended", fields...)
 	default:

@@ -84,7 +84,7 @@ func (s *Service) findCoordinatorOf(ctx context.Context, r *Request, kind int8, 
 	}
 	if s.Cluster.Image().Topic(topic) == nil {
 		if err := s.createTopics(ctx, r.Caller(), []string{topic})[0]; err != nil {
-			return endpoint{}, fmt.Errorf("%s cannot be created: %v: %w", topic, err, kerr.CoordinatorNotAvailable) //nolint:errorlint // the client is to see one code only
+			return endpoint{}, saying(kerr.CoordinatorNotAvailable, "%s cannot be created: %v", topic, err)
 		}
 	}
 	img := s.Cluster.Image()

@@ -67,12 +67,12 @@ func (s *Service) configEntries(r *Request, c configResource) ([]config.Entry, e
 		return cfg.DescribeTopic(img.Config(metadata.ResourceTopic, c.name)), nil
 	case kmsg.ConfigResourceTypeGroupConfig:
 		if c.name == "" {
-			return nil, fmt.Errorf("Group name must not be empty: %w", kerr.InvalidRequest)
+			return nil, saying(kerr.InvalidRequest, "Group name must not be empty")
 		}
 		return cfg.DescribeGroup(img.Config(metadata.ResourceGroup, c.name)), nil
 	case kmsg.ConfigResourceTypeClientMetrics:
 		if c.name == "" {
-			return nil, fmt.Errorf("Client metrics subscription name must not be empty: %w", kerr.InvalidRequest)
+			return nil, saying(kerr.InvalidRequest, "Client metrics subscription name must not be empty")
 		}
 		return cfg.DescribeClientMetrics(img.Config(metadata.ResourceClientMetrics, c.name)), nil
 	case kmsg.ConfigResourceTypeBroker:
@@ -95,11 +95,11 @@ func (s *Service) ownID(name string) error {
 	id, err := strconv.ParseInt(name, 10, 32)
 	switch {
 	case name == "":
-		return fmt.Errorf("Broker id must not be empty: %w", kerr.InvalidRequest) //nolint:revive,staticcheck // Apache Kafka's text
+		return saying(kerr.InvalidRequest, "Broker id must not be empty")
 	case err != nil:
-		return fmt.Errorf("Broker id must be an integer, but it is: %s: %w", name, kerr.InvalidRequest) //nolint:revive,staticcheck // Apache Kafka's text
+		return saying(kerr.InvalidRequest, "Broker id must be an integer, but it is: %s", name)
 	case int32(id) != s.NodeID:
-		return fmt.Errorf("Unexpected broker id, expected %d or empty string, but received %s: %w", s.NodeID, name, kerr.InvalidRequest) //nolint:revive,staticcheck // Apache Kafka's text
+		return saying(kerr.InvalidRequest, "Unexpected broker id, expected %d or empty string, but received %s", s.NodeID, name)
 	}
 	return nil
 }

@@ -29,7 +29,7 @@ func (s *Service) mayConfig(r *Request, op kmsg.ACLOperation, c configResource) 
 			return kerr.ClusterAuthorizationFailed
 		}
 	default:
-		return fmt.Errorf("Unknown resource type %d: %w", c.kind, kerr.InvalidRequest)
+		return saying(kerr.InvalidRequest, "Unknown resource type %d", c.kind)
 	}
 	return nil
 }
@@ -45,7 +45,7 @@ func (s *Service) refuseAlterations(r *Request, resources []configResource) []er
 	for i, c := range resources {
 		switch {
 		case times[c] > 1:
-			errs[i] = fmt.Errorf("Each resource must appear at most once.: %w", kerr.InvalidRequest)
+			errs[i] = saying(kerr.InvalidRequest, "Each resource must appear at most once.")
 		case c.kind == kmsg.ConfigResourceTypeBrokerLogger:
 			errs[i] = fmt.Errorf("the levels of loggers cannot be changed while the broker runs: %w", kerr.InvalidRequest)
 		default:

@@ -27,3 +27,8 @@ func text(format string, args ...any) *string {
 	s := fmt.Sprintf(format, args...)
 	return &s
 }
+
+// saying returns an error with a text that clients and their users know from Apache Kafka.
+func saying(code *kerr.Error, format string, args ...any) error {
+	return fmt.Errorf("%s: %w", fmt.Sprintf(format, args...), code)
+}

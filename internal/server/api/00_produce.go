@@ -15,11 +15,14 @@ import (
 	"github.com/kbroker/kbroker/protocol"
 )
 
+// produceMin is the first version that carries record batches of the current format.
+const produceMin = 3
+
 // Produce (key 0) appends record batches. The next request of the connection is taken while this one waits for followers:
 // answers keep their order all the same.
 func produceAPI() API {
 	return API{
-		Key: 0, Min: 3, Max: 13, Refused: 3, Overlaps: true,
+		Key: 0, Min: produceMin, Max: 13, Refused: produceMin, Overlaps: true,
 		Since: []string{
 			"v3 record batches and transactional id (KIP-98)", "v5 log start offset", "v7 zstd (KIP-110)",
 			"v8 errors of single records (KIP-467)", "v10 endpoints of new leaders (KIP-951)",
@@ -85,7 +88,7 @@ func (s *Service) produceJob(r *Request, q *kmsg.ProduceRequest) *produceJob {
 
 // refuseProduce returns what is wrong with the request as a whole.
 func (s *Service) refuseProduce(r *Request, q *kmsg.ProduceRequest) error {
-	if q.Version < produceAPI().Min {
+	if q.Version < produceMin {
 		return kerr.UnsupportedVersion
 	}
 	if !s.Authorizer.Enabled() || !hasTransactionalBatch(q) {

@@ -112,13 +112,13 @@ func (s *session) forgetLocked(key partitionKey) {
 	}
 }
 
-// begin takes the changes of an incremental request and returns what to read. An empty session is dead afterwards: the
-// request is answered as one without a session.
-func (s *session) begin(epoch int32, changed []broker.FetchPartition, forgotten []partitionKey) (all []broker.FetchPartition, err error) {
+// begin takes the changes of an incremental request and returns what to read, with the cached partition of each. An empty
+// session is dead afterwards: the request is answered as one without a session.
+func (s *session) begin(epoch int32, changed []broker.FetchPartition, forgotten []partitionKey) (all []broker.FetchPartition, cached []*cachedPartition, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.epoch != epoch {
-		return nil, kerr.InvalidFetchSessionEpoch
+		return nil, nil, kerr.InvalidFetchSessionEpoch
 	}
 	for i := range changed {
 		s.putLocked(&changed[i])
@@ -128,15 +128,16 @@ func (s *session) begin(epoch int32, changed []broker.FetchPartition, forgotten 
 	}
 	s.mu.epoch = nextEpoch(epoch)
 	all = make([]broker.FetchPartition, 0, len(s.mu.partitions))
+	cached = make([]*cachedPartition, 0, len(s.mu.partitions))
 	for c := s.mu.ring.next; c != &s.mu.ring; c = c.next {
-		all = append(all, c.request)
+		all, cached = append(all, c.request), append(cached, c)
 	}
-	return all, nil
+	return all, cached, nil
 }
 
-// finish decides which results an incremental answer must hold, given the epoch of its request. It fails when another
-// request of the session was let in in between.
-func (s *session) finish(epoch int32, parts []broker.FetchPartition, results []broker.FetchedPartition) (include []bool, err error) {
+// finish decides which results an incremental answer must hold, given the epoch of its request and the partitions that
+// begin returned. It fails when another request of the session was let in in between; only such a one changes the session.
+func (s *session) finish(epoch int32, cached []*cachedPartition, results []broker.FetchedPartition) (include []bool, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.mu.epoch != nextEpoch(epoch) {
@@ -144,10 +145,7 @@ func (s *session) finish(epoch int32, parts []broker.FetchPartition, results []b
 	}
 	include = make([]bool, len(results))
 	for i := range results {
-		c := s.mu.partitions[keyOf(&parts[i])]
-		if c == nil {
-			continue
-		}
+		c := cached[i]
 		include[i] = c.update(&results[i])
 		if results[i].Read.Len() > 0 {
 			c.unlink()

@@ -66,8 +66,9 @@ type fetchContext struct {
 	parts []broker.FetchPartition
 	// create says that the answer may found a session.
 	create, privileged, usesIDs bool
-	// session is set for incremental requests; epoch is that of the request.
+	// session is set for incremental requests, with its partitions in the order of parts; epoch is that of the request.
 	session *session
+	cached  []*cachedPartition
 	epoch   int32
 }
 
@@ -97,7 +98,7 @@ func (c *sessionCache) begin(now time.Time, f fetchStart) (*fetchContext, error)
 	case s.usesIDs != f.usesIDs:
 		return nil, s.refuse(f.epoch)
 	}
-	all, err := s.begin(f.epoch, f.parts, f.forgotten)
+	all, cached, err := s.begin(f.epoch, f.parts, f.forgotten)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +107,7 @@ func (c *sessionCache) begin(now time.Time, f fetchStart) (*fetchContext, error)
 		return fc, nil
 	}
 	c.touch(s, now, len(all))
-	fc.session, fc.parts = s, all
+	fc.session, fc.parts, fc.cached = s, all, cached
 	return fc, nil
 }
 
@@ -124,7 +125,7 @@ func (s *session) refuse(epoch int32) error {
 // nil). The error is a *kerr.Error for the top of the answer.
 func (fc *fetchContext) finish(now time.Time, results []broker.FetchedPartition) (id int32, include []bool, err error) {
 	if fc.session != nil {
-		include, err = fc.session.finish(fc.epoch, fc.parts, results)
+		include, err = fc.session.finish(fc.epoch, fc.cached, results)
 		return fc.session.id, include, err
 	}
 	if fc.create {

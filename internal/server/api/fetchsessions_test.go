@@ -172,7 +172,7 @@ func TestServedPartitionsGoLast(t *testing.T) {
 	}
 	s.mu.Unlock()
 	order := func(epoch int32) (out []int32) {
-		all, err := s.begin(epoch, nil, nil)
+		all, _, err := s.begin(epoch, nil, nil)
 		require.NoError(t, err)
 		for _, p := range all {
 			out = append(out, p.Partition)
@@ -188,7 +188,7 @@ func TestServedPartitionsGoLast(t *testing.T) {
 	}
 	s.mu.Unlock()
 	require.Equal(t, []int32{1, 3, 0, 2}, order(2))
-	_, err := s.begin(3, nil, []partitionKey{keyOf(&ps[3])})
+	_, _, err := s.begin(3, nil, []partitionKey{keyOf(&ps[3])})
 	require.NoError(t, err)
 	require.Equal(t, []int32{1, 0, 2}, order(4))
 }

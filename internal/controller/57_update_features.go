@@ -21,7 +21,7 @@ func (v *view) updateFeatures(req *kmsg.UpdateFeaturesRequest) decision {
 		u := &req.FeatureUpdates[i]
 		rs, err := v.updateFeature(u, upgradeType(req.Version, u))
 		if err != nil {
-			resp.ErrorCode, resp.ErrorMessage = answerOf(refuse(kerr.FeatureUpdateFailed,
+			resp.ErrorCode, resp.ErrorMessage = answerOf(refuse(kerr.InvalidUpdateVersion,
 				"The update failed for all features since the following feature had an error: %s", err))
 			return decision{response: resp}
 		}

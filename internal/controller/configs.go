@@ -8,13 +8,18 @@ import (
 
 	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/internal/metadata"
+	"github.com/kbroker/kbroker/internal/model"
 	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kmsg"
 )
 
 // What AlterConfigs and IncrementalAlterConfigs share.
 
-const minISRKey = "min.insync.replicas"
+// Configs that elections depend on.
+const (
+	minISRKey  = "min.insync.replicas"
+	uncleanKey = "unclean.leader.election.enable"
+)
 
 func joined(names []string) string { return strings.Join(names, ",") }
 
@@ -56,7 +61,38 @@ func (v *view) alterConfig(kind kmsg.ConfigResourceType, name string, ops []conf
 	if err := v.validateConfig(res, next); err != nil {
 		return nil, err
 	}
-	return configChanges(res, current, next), nil
+	records := configChanges(res, current, next)
+	if current[minISRKey] == next[minISRKey] && current[uncleanKey] == next[uncleanKey] {
+		return records, nil
+	}
+	return v.afterElectionConfig(res, records)
+}
+
+// afterElectionConfig returns config records followed by what they do to partitions. When min.insync.replicas falls to the
+// size of an ISR, writes go on without the members of the ELR, which then hold no longer everything that is committed: they
+// must leave it in the same batch. When unclean elections are allowed, partitions without a leader may get one.
+func (v *view) afterElectionConfig(res metadata.ConfigResource, records []metadata.Record) ([]metadata.Record, error) {
+	if res.Type != metadata.ResourceTopic && (res.Type != metadata.ResourceBroker || res.Name != "") {
+		return records, nil
+	}
+	after, err := v.with(records...)
+	if err != nil {
+		return nil, err
+	}
+	for t := range after.img.AllTopics() {
+		if res.Type == metadata.ResourceTopic && t.Name != res.Name {
+			continue
+		}
+		for i, p := range t.Partitions {
+			if len(p.ELR) == 0 && p.Leader != model.NoLeader {
+				continue
+			}
+			if r := after.newPartitionChange(t, int32(i)).record(); r != nil {
+				records = append(records, r)
+			}
+		}
+	}
+	return records, nil
 }
 
 // checkConfigResource tells whether a resource is there and can be altered through the node that was asked.

@@ -101,7 +101,7 @@ func (c *partitionChange) targetELR() {
 	if !c.elr {
 		return
 	}
-	if len(c.isr) >= min(c.minISR, len(c.replicas)) {
+	if c.enough() {
 		c.newELR, c.newLastKnown = nil, nil
 		return
 	}
@@ -113,6 +113,9 @@ func (c *partitionChange) targetELR() {
 	// Kept only for the time without a leader, see setELR.
 	c.newLastKnown = nil
 }
+
+// enough reports whether the ISR is large enough to commit anything.
+func (c *partitionChange) enough() bool { return len(c.isr) >= min(c.minISR, len(c.replicas)) }
 
 // elect chooses the leader and reports whether nothing that is committed can be lost by it.
 func (c *partitionChange) elect(r *metadata.PartitionChangeRecord) (clean bool) {
@@ -126,6 +129,9 @@ func (c *partitionChange) elect(r *metadata.PartitionChangeRecord) (clean bool) 
 	if clean {
 		if slices.Contains(c.newELR, leader) {
 			c.isr, c.newELR = []int32{leader}, without(c.newELR, []int32{leader})
+			if c.enough() {
+				c.newELR = nil // the leader may commit alone from now on
+			}
 		}
 		return true
 	}

@@ -31,8 +31,11 @@ type placer struct {
 
 type placerRack struct {
 	alive, fenced []int32
-	// turn moves on by one with every partition, so that the brokers of the rack take turns.
-	turn int
+	// leads and follows count how often the rack was given the first replica and another one: its brokers take turns in
+	// either role. One counter for both would move in step with the turns of the racks and favour some brokers.
+	leads, follows int
+	// start and taken are of the partition being placed.
+	start, taken int
 }
 
 func newPlacer(img *metadata.Image, rng *rand.Rand) *placer {
@@ -57,7 +60,8 @@ func newPlacer(img *metadata.Image, rng *rand.Rand) *placer {
 	slices.Sort(names)
 	for _, n := range names {
 		r := byName[n]
-		r.turn = rng.IntN(max(1, len(r.alive)))
+		r.leads = rng.IntN(max(1, len(r.alive)))
+		r.follows = rng.IntN(max(1, len(r.alive)))
 		p.racks = append(p.racks, r)
 	}
 	if len(p.racks) > 0 {
@@ -84,33 +88,41 @@ func (p *placer) next(factor int) []int32 {
 		p.shuffle()
 	}
 	p.placed++
-	replicas := make([]int32, 0, factor)
-	taken := make([]int, len(p.racks))
 	leader := p.rack
 	for len(p.racks[leader].alive) == 0 {
 		leader = (leader + 1) % len(p.racks)
 	}
 	p.rack = (p.rack + 1) % len(p.racks)
+	for i, r := range p.racks {
+		r.taken, r.start = 0, r.follows
+		if i == leader {
+			r.start = r.leads
+			r.leads++
+		}
+	}
+	replicas := make([]int32, 0, factor)
 	for at := leader; len(replicas) < factor; at = (at + 1) % len(p.racks) {
-		if b, ok := p.racks[at].pick(taken[at]); ok {
-			taken[at]++
+		if b, ok := p.racks[at].pick(); ok {
 			replicas = append(replicas, b)
 		}
 	}
-	for _, r := range p.racks {
-		r.turn++
+	for i, r := range p.racks {
+		if i != leader && r.taken > 0 {
+			r.follows++
+		}
 	}
 	return replicas
 }
 
-// pick returns the n-th broker of this rack for the present partition: the living ones first, each list from another
-// start for each partition.
-func (r *placerRack) pick(n int) (int32, bool) {
+// pick returns the next broker of this rack for the present partition: the living ones first.
+func (r *placerRack) pick() (int32, bool) {
+	n := r.taken
+	r.taken++
 	if n < len(r.alive) {
-		return r.alive[(r.turn+n)%len(r.alive)], true
+		return r.alive[(r.start+n)%len(r.alive)], true
 	}
 	if n -= len(r.alive); n < len(r.fenced) {
-		return r.fenced[(r.turn+n)%len(r.fenced)], true
+		return r.fenced[(r.start+n)%len(r.fenced)], true
 	}
 	return 0, false
 }

@@ -86,10 +86,14 @@ func (v *view) eligibleOf(replicas []int32) []int32 {
 	return out
 }
 
-// topicSetting returns the text of a topic's config that is in force: its own or the cluster's default.
-func (v *view) topicSetting(topic, key string) (own string, ok bool) {
-	own, ok = v.img.Config(metadata.ResourceTopic, topic)[key]
-	return own, ok
+// topicSetting returns the text of a topic's config as the image has it: the topic's own or the cluster's. A view with
+// changed configs in its image sees the changed ones, unlike cfg.
+func (v *view) topicSetting(topic, key string) (text string, ok bool) {
+	if text, ok = v.img.Config(metadata.ResourceTopic, topic)[key]; ok {
+		return text, true
+	}
+	text, ok = v.img.Config(metadata.ResourceBroker, "")[key]
+	return text, ok
 }
 
 // minISR returns the number of in-sync replicas that a partition of the topic must have for acks=all.
@@ -104,7 +108,7 @@ func (v *view) minISR(topic string) int {
 
 // uncleanElection reports whether a topic prefers an outdated leader over none.
 func (v *view) uncleanElection(topic string) bool {
-	if text, ok := v.topicSetting(topic, "unclean.leader.election.enable"); ok {
+	if text, ok := v.topicSetting(topic, uncleanKey); ok {
 		if b, err := strconv.ParseBool(text); err == nil {
 			return b
 		}

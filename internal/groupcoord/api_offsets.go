@@ -2,6 +2,7 @@ package groupcoord
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -36,25 +37,49 @@ func (c *Coordinator) resolve(name string, id model.UUID, byID bool) (string, mo
 	return name, id, nil
 }
 
-// newCommitTopic makes a topic of a commit whose partitions carry what is wrong with them.
-func (c *Coordinator) newCommitTopic(name string, id model.UUID, byID bool, n int) (commitTopic, *kerr.Error) {
+// addTopic adds a topic to a commit; fill adds its partitions.
+func (c *Coordinator) addTopic(in *offsetCommit, name string, id model.UUID, byID bool, n int, fill func(i int) commitPart) {
 	name, id, err := c.resolve(name, id, byID)
-	return commitTopic{name: name, id: id, parts: make([]commitPart, 0, n)}, err
+	t := commitTopic{name: name, id: id, parts: make([]commitPart, 0, n)}
+	for i := range n {
+		p := fill(i)
+		switch {
+		case err != nil:
+			p.code = err.Code
+		case !c.opts.Topics.Has(name, p.partition):
+			p.code = kerr.UnknownTopicOrPartition.Code
+		}
+		t.parts = append(t.parts, p)
+	}
+	in.topics = append(in.topics, t)
 }
 
-func (c *Coordinator) add(t *commitTopic, p commitPart, err *kerr.Error) {
-	if err == nil && !c.opts.Topics.Has(t.name, p.partition) {
-		err = kerr.UnknownTopicOrPartition
+// rejectedFirst puts what has an error already before the rest, which is the order of Kafka's answers.
+func (c *offsetCommit) rejectedFirst() {
+	rejected := func(p commitPart) bool { return p.code != 0 }
+	for _, t := range c.topics {
+		slices.SortStableFunc(t.parts, func(a, b commitPart) int { return compareFirst(rejected(a), rejected(b)) })
 	}
-	if err != nil {
-		p.code = err.Code
+	slices.SortStableFunc(c.topics, func(a, b commitTopic) int {
+		return compareFirst(slices.ContainsFunc(a.parts, rejected), slices.ContainsFunc(b.parts, rejected))
+	})
+}
+
+// compareFirst orders true before false.
+func compareFirst(a, b bool) int {
+	switch {
+	case a == b:
+		return 0
+	case a:
+		return -1
 	}
-	t.parts = append(t.parts, p)
+	return 1
 }
 
 // commit runs a commit whose topics are resolved. Afterwards every partition has its code. When the answer cannot be waited
 // for, the codes must not be looked at and false is returned.
 func (c *Coordinator) commit(ctx context.Context, req *offsetCommit) bool {
+	req.rejectedFirst()
 	valid := false
 	for _, t := range req.topics {
 		for _, p := range t.parts {
@@ -95,27 +120,24 @@ func (c *Coordinator) OffsetCommit(ctx context.Context, _ Client, req *kmsg.Offs
 		version: req.Version, retentionMs: req.RetentionTimeMillis}
 	for i := range req.Topics {
 		t := &req.Topics[i]
-		ct, err := c.newCommitTopic(t.Topic, t.TopicID, req.Version >= commitTopicIDs, len(t.Partitions))
-		for j := range t.Partitions {
-			p := &t.Partitions[j]
+		c.addTopic(in, t.Topic, t.TopicID, req.Version >= commitTopicIDs, len(t.Partitions), func(i int) commitPart {
+			p := &t.Partitions[i]
 			cp := commitPart{partition: p.Partition, offset: p.Offset, leaderEpoch: p.LeaderEpoch, metadata: p.Metadata, commitMs: model.NoTimestamp}
 			if req.Version == 1 {
 				cp.commitMs = p.Timestamp
 			}
-			c.add(&ct, cp, err)
-		}
-		in.topics = append(in.topics, ct)
+			return cp
+		})
 	}
 	answered := c.commit(ctx, in)
 	resp := kmsg.NewPtrOffsetCommitResponse()
 	resp.Version = req.Version
-	for i := range req.Topics {
-		t := &req.Topics[i]
-		rt := kmsg.OffsetCommitResponseTopic{Topic: t.Topic, TopicID: t.TopicID, Partitions: make([]kmsg.OffsetCommitResponseTopicPartition, len(t.Partitions))}
-		for j := range t.Partitions {
-			rt.Partitions[j] = kmsg.OffsetCommitResponseTopicPartition{Partition: t.Partitions[j].Partition, ErrorCode: kerr.CoordinatorNotAvailable.Code}
+	for _, t := range in.topics {
+		rt := kmsg.OffsetCommitResponseTopic{Topic: t.name, TopicID: t.id, Partitions: make([]kmsg.OffsetCommitResponseTopicPartition, len(t.parts))}
+		for j := range t.parts {
+			rt.Partitions[j] = kmsg.OffsetCommitResponseTopicPartition{Partition: t.parts[j].partition, ErrorCode: kerr.CoordinatorNotAvailable.Code}
 			if answered {
-				rt.Partitions[j].ErrorCode = in.topics[i].parts[j].code
+				rt.Partitions[j].ErrorCode = t.parts[j].code
 			}
 		}
 		resp.Topics = append(resp.Topics, rt)
@@ -129,28 +151,25 @@ func (c *Coordinator) TxnOffsetCommit(ctx context.Context, _ Client, req *kmsg.T
 		retentionMs: defaultRetention, txn: &coordrt.Producer{ID: req.ProducerID, Epoch: req.ProducerEpoch}}
 	for i := range req.Topics {
 		t := &req.Topics[i]
-		ct, err := c.newCommitTopic(t.Topic, t.TopicID, req.Version >= txnCommitTopicIDs, len(t.Partitions))
-		for j := range t.Partitions {
-			p := &t.Partitions[j]
-			c.add(&ct, commitPart{partition: p.Partition, offset: p.Offset, leaderEpoch: p.LeaderEpoch, metadata: p.Metadata, commitMs: model.NoTimestamp}, err)
-		}
-		in.topics = append(in.topics, ct)
+		c.addTopic(in, t.Topic, t.TopicID, req.Version >= txnCommitTopicIDs, len(t.Partitions), func(i int) commitPart {
+			p := &t.Partitions[i]
+			return commitPart{partition: p.Partition, offset: p.Offset, leaderEpoch: p.LeaderEpoch, metadata: p.Metadata, commitMs: model.NoTimestamp}
+		})
 	}
 	answered := c.commitTxn(ctx, req.TransactionalID, in)
 	resp := kmsg.NewPtrTxnOffsetCommitResponse()
 	resp.Version = req.Version
-	for i := range req.Topics {
-		t := &req.Topics[i]
-		rt := kmsg.TxnOffsetCommitResponseTopic{Topic: t.Topic, TopicID: t.TopicID, Partitions: make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.Partitions))}
-		for j := range t.Partitions {
+	for _, t := range in.topics {
+		rt := kmsg.TxnOffsetCommitResponseTopic{Topic: t.name, TopicID: t.id, Partitions: make([]kmsg.TxnOffsetCommitResponseTopicPartition, len(t.parts))}
+		for j := range t.parts {
 			code := kerr.CoordinatorNotAvailable.Code
 			if answered {
-				code = in.topics[i].parts[j].code
+				code = t.parts[j].code
 			}
 			if req.Version < txnCommitNewErrors && code == kerr.CoordinatorLoadInProgress.Code {
 				code = kerr.CoordinatorNotAvailable.Code // which older producers know how to retry
 			}
-			rt.Partitions[j] = kmsg.TxnOffsetCommitResponseTopicPartition{Partition: t.Partitions[j].Partition, ErrorCode: code}
+			rt.Partitions[j] = kmsg.TxnOffsetCommitResponseTopicPartition{Partition: t.parts[j].partition, ErrorCode: code}
 		}
 		resp.Topics = append(resp.Topics, rt)
 	}
@@ -323,7 +342,7 @@ func (c *Coordinator) OffsetDelete(ctx context.Context, _ Client, req *kmsg.Offs
 	}
 	r.Version = req.Version
 	for i := range r.Topics {
-		c.addMissing(&req.Topics[i], &r.Topics[i])
+		r.Topics[i].Partitions = append(c.missing(&req.Topics[i]), r.Topics[i].Partitions...)
 	}
 	return r
 }
@@ -339,13 +358,15 @@ func (c *Coordinator) existing(t *kmsg.OffsetDeleteRequestTopic) kmsg.OffsetDele
 	return out
 }
 
-// addMissing answers for the partitions that existing left out.
-func (c *Coordinator) addMissing(t *kmsg.OffsetDeleteRequestTopic, r *kmsg.OffsetDeleteResponseTopic) {
+// missing answers for the partitions that existing left out.
+func (c *Coordinator) missing(t *kmsg.OffsetDeleteRequestTopic) []kmsg.OffsetDeleteResponseTopicPartition {
+	var out []kmsg.OffsetDeleteResponseTopicPartition
 	for _, p := range t.Partitions {
 		if !c.opts.Topics.Has(t.Topic, p.Partition) {
-			r.Partitions = append(r.Partitions, kmsg.OffsetDeleteResponseTopicPartition{Partition: p.Partition, ErrorCode: kerr.UnknownTopicOrPartition.Code})
+			out = append(out, kmsg.OffsetDeleteResponseTopicPartition{Partition: p.Partition, ErrorCode: kerr.UnknownTopicOrPartition.Code})
 		}
 	}
+	return out
 }
 
 func postTopicsDeleted(topics []DeletedTopic) func(*Shard, time.Time) coordrt.Result {

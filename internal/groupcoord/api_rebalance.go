@@ -10,8 +10,12 @@ import (
 	"github.com/kbroker/kbroker/internal/coordrt"
 )
 
-// leaveBatchedVersion is the LeaveGroup from which on several members may leave at once.
-const leaveBatchedVersion = 3
+const (
+	// leaveBatchedVersion is the LeaveGroup from which on several members may leave at once.
+	leaveBatchedVersion = 3
+	// syncProtocolVersion is the SyncGroup from which on a member must say what it takes the group's protocol to be.
+	syncProtocolVersion = 5
+)
 
 // once passes the first answer on and drops others: an operation may fail after its request was answered.
 func once[T any](ch chan T) func(T) {
@@ -66,7 +70,10 @@ func (c *Coordinator) Sync(ctx context.Context, _ Client, req *kmsg.SyncGroupReq
 }
 
 func (c *Coordinator) sync(ctx context.Context, req *kmsg.SyncGroupRequest) *kmsg.SyncGroupResponse {
-	if req.Group == "" {
+	switch {
+	case req.Version >= syncProtocolVersion && (req.ProtocolType == nil || req.Protocol == nil):
+		return syncError(kerr.InconsistentGroupProtocol)
+	case req.Group == "":
 		return syncError(kerr.InvalidGroupID)
 	}
 	ch := make(chan *kmsg.SyncGroupResponse, 1)

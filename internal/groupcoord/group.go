@@ -344,7 +344,7 @@ func (g *group) eachOffset(fn func(topic string, partition int32, c *commit)) {
 // joinError is the answer to a join that failed.
 func joinError(err *kerr.Error, memberID string) *kmsg.JoinGroupResponse {
 	r := kmsg.NewPtrJoinGroupResponse()
-	r.ErrorCode, r.Generation, r.MemberID, r.Protocol = err.Code, -1, memberID, kmsg.StringPtr("")
+	r.ErrorCode, r.Generation, r.MemberID = err.Code, -1, memberID
 	return r
 }
 

@@ -193,10 +193,7 @@ func (g *group) update(j *join, m *member) {
 func (s *Shard) rejoin(j *join, g *group) coordrt.Result {
 	id := j.req.MemberID
 	if err := g.check(id, j.req.InstanceID); err != nil {
-		r := joinError(err, id)
-		r.Protocol = nil
-		j.reply(r)
-		return soft()
+		return j.fail(err, id)
 	}
 	m := g.byID[id]
 	reason := "member " + id + " joins again"

@@ -23,9 +23,7 @@ func (s *Shard) joinStatic(j *join, g *group) coordrt.Result {
 
 // rename gives a static member another id and fences whoever uses the old one.
 func (s *Shard) rename(now time.Time, g *group, m *member, id string) {
-	fenced := joinError(kerr.FencedInstanceID, m.id)
-	fenced.Protocol = nil
-	g.answerJoin(m, fenced)
+	g.answerJoin(m, joinError(kerr.FencedInstanceID, m.id))
 	m.answerSync(syncError(kerr.FencedInstanceID))
 	if g.leader == m.id {
 		g.leader = id

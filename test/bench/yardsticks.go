@@ -1,0 +1,139 @@
+package main
+
+import (
+	"hash/crc32"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// The yardsticks: what the machine itself charges for the steps that a broker cannot avoid.
+
+// writeAndSum appends count copies of b to a file, taking each one's CRC first, and returns the time.
+func writeAndSum(dir string, b []byte, count int) (time.Duration, error) {
+	f, err := os.Create(filepath.Join(dir, "write"))
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	begin := time.Now()
+	for i := range count {
+		b[len(b)-1] = byte(crc32.Checksum(b, castagnoli)) // the sum must be used, or the compiler may drop it
+		if _, err := f.WriteAt(b, int64(i)*int64(len(b))); err != nil {
+			return 0, err
+		}
+	}
+	return time.Since(begin), nil
+}
+
+// writeAndSync appends count copies of b, syncing after each, and returns the time of each step.
+func writeAndSync(dir string, b []byte, count int) ([]time.Duration, error) {
+	f, err := os.Create(filepath.Join(dir, "sync"))
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	steps := make([]time.Duration, 0, count)
+	for i := range count {
+		begin := time.Now()
+		if _, err := f.WriteAt(b, int64(i)*int64(len(b))); err != nil {
+			return nil, err
+		}
+		if err := datasync(f); err != nil {
+			return nil, err
+		}
+		steps = append(steps, time.Since(begin))
+	}
+	return steps, nil
+}
+
+// readAndSum reads files from the page cache in large pieces and sums them, as a recovery scan must.
+func readAndSum(names []string) (int64, time.Duration, error) {
+	buf := make([]byte, 4<<20)
+	var total int64
+	begin := time.Now()
+	for _, name := range names {
+		f, err := os.Open(name)
+		if err != nil {
+			return 0, 0, err
+		}
+		sum := crc32.New(castagnoli)
+		n, err := io.CopyBuffer(struct{ io.Writer }{sum}, struct{ io.Reader }{f}, buf)
+		total += n
+		if cerr := f.Close(); err == nil {
+			err = cerr
+		}
+		if err != nil {
+			return 0, 0, err
+		}
+	}
+	return total, time.Since(begin), nil
+}
+
+// sendfileLoop answers small requests with pieces of a file over one loopback connection, with the request pattern of
+// fetchRaw, and returns the time that total bytes take.
+func sendfileLoop(dir string, pieceBytes int, total int64) (time.Duration, error) {
+	f, err := os.Create(filepath.Join(dir, "sendfile"))
+	if err != nil {
+		return 0, err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	if _, err := f.Write(make([]byte, 64<<20)); err != nil {
+		return 0, err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	served := make(chan error, 1)
+	go func() { served <- serveFile(l, f, pieceBytes) }()
+	c, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		return 0, err
+	}
+	begin := time.Now()
+	buf := make([]byte, 256<<10)
+	for left := total; left > 0; left -= int64(pieceBytes) {
+		if _, err := c.Write(make([]byte, 80)); err != nil {
+			return 0, err
+		}
+		for n := pieceBytes; n > 0; {
+			m, err := c.Read(buf[:min(len(buf), n)])
+			if err != nil {
+				return 0, err
+			}
+			n -= m
+		}
+	}
+	took := time.Since(begin)
+	if err := c.Close(); err != nil {
+		return 0, err
+	}
+	return took, <-served
+}
+
+func serveFile(l net.Listener, f *os.File, pieceBytes int) error {
+	c, err := l.Accept()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	req := make([]byte, 80)
+	for {
+		if _, err := io.ReadFull(c, req); err != nil {
+			return nil // the reader has what it wanted
+		}
+		if _, err := f.Seek(0, io.SeekStart); err != nil {
+			return err
+		}
+		if _, err := io.CopyN(c, f, int64(pieceBytes)); err != nil {
+			return err
+		}
+	}
+}

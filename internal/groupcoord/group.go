@@ -21,14 +21,15 @@ const (
 	PreparingRebalance
 	CompletingRebalance
 	Stable
-	states
 )
+
+const states = int(Stable) + 1
 
 var stateNames = [states]string{"Empty", "PreparingRebalance", "CompletingRebalance", "Stable"}
 
 // String returns Kafka's name of the state.
 func (s State) String() string {
-	if s < states {
+	if int(s) < states {
 		return stateNames[s]
 	}
 	return fmt.Sprintf("State(%d)", uint8(s))

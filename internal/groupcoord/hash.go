@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// javaHash is Java's String.hashCode: over the UTF-16 code units of the text, with wrap-around. Bytes that are not UTF-8
-// count as U+FFFD, which is what Java's decoder makes of them.
+// javaHash is Java's String.hashCode: over the UTF-16 code units of the text, with wrap-around. A byte that is not UTF-8
+// counts as U+FFFD; Java's decoder makes one of several such bytes at times, but no client sends them.
 func javaHash(s string) int32 {
 	var h int32
 	for _, r := range s {

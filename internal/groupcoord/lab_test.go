@@ -10,6 +10,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"github.com/twmb/franz-go/pkg/kmsg"
+	"go.uber.org/zap"
 
 	"github.com/kbroker/kbroker/config"
 	"github.com/kbroker/kbroker/internal/coordrt/coordtest"
@@ -74,6 +75,8 @@ type lab struct {
 	ctx    context.Context
 	stop   func()
 }
+
+var nopLogger = zap.NewNop()
 
 var offsetsTP = model.TopicPartition{Topic: model.GroupMetadataTopic}
 

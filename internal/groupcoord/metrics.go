@@ -37,13 +37,13 @@ type Stats struct {
 
 func (s *ShardStats) snapshot() Stats {
 	out := Stats{
-		Groups:  make(map[State]int64, states),
+		Groups:  make(map[State]int64, len(s.groups)),
 		Offsets: s.offsets.Load(), PendingOffsets: s.pending.Load(),
 		Commits: s.commits.Load(), Expirations: s.expirations.Load(), Deletions: s.deletions.Load(),
 		Rebalances: s.rebalances.Load(), UnknownRecords: s.unknownRecords.Load(),
 	}
-	for st := range states {
-		out.Groups[st] = s.groups[st].Load()
+	for st := range s.groups {
+		out.Groups[State(st)] = s.groups[st].Load()
 	}
 	return out
 }

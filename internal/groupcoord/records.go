@@ -164,11 +164,8 @@ func decodeGroup(id string, b []byte) (*group, error) {
 	if len(g.members) > 0 {
 		g.state = Stable
 	}
-	if v.Leader != nil {
-		g.leader = *v.Leader
-	}
-	if len(g.members) > 0 && g.byID[g.leader] == nil {
-		g.leader = g.members[0].id
+	if v.Leader != nil && g.byID[*v.Leader] != nil {
+		g.leader = *v.Leader // otherwise the first member
 	}
 	g.subscribed = g.subscriptions()
 	return g, nil

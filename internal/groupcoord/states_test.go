@@ -396,24 +396,8 @@ func collect(p peer, parallel int) map[string]string {
 }
 
 func recordAnswers(t *testing.T, addr string) {
-	p := &kafkaPeer{addr: addr, runID: fmt.Sprint(time.Now().UnixMilli()), ids: map[string]model.UUID{}}
-	md := kmsg.NewPtrMetadataRequest()
-	md.Version = 12
-	for _, name := range []string{"t", "u", "v"} {
-		md.Topics = append(md.Topics, kmsg.MetadataRequestTopic{Topic: kmsg.StringPtr(name)})
-	}
-	resp, err := p.request("c", md)
-	require.NoError(t, err)
-	for _, topic := range resp.(*kmsg.MetadataResponse).Topics {
-		p.ids[*topic.Topic] = topic.TopicID
-	}
-	fc := kmsg.NewPtrFindCoordinatorRequest()
-	fc.Version, fc.CoordinatorType, fc.CoordinatorKeys = 4, 1, []string{"any"}
-	for coordinatorKnown := false; !coordinatorKnown; time.Sleep(time.Second) { // the transaction topic is being made
-		resp, err := p.request("c", fc)
-		require.NoError(t, err)
-		coordinatorKnown = resp.(*kmsg.FindCoordinatorResponse).Coordinators[0].ErrorCode == 0
-	}
+	p := newKafkaPeer(t, addr)
+	p.runID = fmt.Sprint(time.Now().UnixMilli())
 	got := collect(p, 150)
 	var b strings.Builder
 	b.WriteString("# Answers of Apache Kafka 4.4.0, see states_test.go. Written by: KAFKA=host:port go test -run TestAnswersAreKafkas\n")
@@ -503,6 +487,11 @@ func (p *localPeer) request(clientID string, req kmsg.Request) (kmsg.Response, e
 		}
 		return kmsg.NewPtrEndTxnResponse(), nil
 	}
-	resp := dispatch(ctx, p.l.co, Client{ID: clientID, Host: "127.0.0.1"}, req)
+	seen := kmsg.RequestForKey(req.Key()) // as the coordinator sees it, over the wire
+	seen.SetVersion(req.GetVersion())
+	if err := seen.ReadFrom(req.AppendTo(nil)); err != nil {
+		return nil, err
+	}
+	resp := dispatch(ctx, p.l.co, Client{ID: clientID, Host: "127.0.0.1"}, seen)
 	return overTheWire(p.l.t, resp), nil
 }

@@ -172,9 +172,7 @@ func (p *Partition) followLocked(b record.Batch, cfg *config.Topic, res *AppendR
 	if end := p.LogEndOffset(); b.BaseOffset() < end {
 		return fmt.Errorf("%s: the leader sent offset %d, the log ends at %d: %w", p.o.TP, b.BaseOffset(), end, kerr.OffsetOutOfRange)
 	}
-	if err := p.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset()); err != nil {
-		return err
-	}
+	p.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset())
 	if err := p.writeLocked(b, b.LastOffset(), b.MaxTimestamp(), cfg, res); err != nil {
 		return err
 	}

@@ -21,4 +21,6 @@
 //	P5  The recovery point never passes what was synced: log, indexes, snapshot.
 //	P6  After an unclean stop, what cannot be read above the recovery point is a torn end and is cut; damage with good
 //	    batches behind it, or below the recovery point, is corruption: Open fails and nothing is cut.
+//	P7  The epochs of all records below the recovery point are in their file. Those above are in the records, from which
+//	    a scan learns them; an epoch without records need not survive.
 package partition

@@ -75,9 +75,7 @@ func (p *Partition) opened(start, end int64) error {
 		p.recovery.Store(min(max(p.o.RecoveryPoint, p.FirstSegmentBase()), end))
 	}
 	if p.mu.epochs.TruncateFromEnd(end) || p.mu.epochs.TruncateFromStart(start) {
-		if err := p.saveEpochsLocked(); err != nil {
-			return err
-		}
+		p.mu.epochsUnsaved = true
 	}
 	if err := p.dropSnapshotsLocked(end); err != nil {
 		return err
@@ -163,7 +161,9 @@ func (p *Partition) scan(s *segment.Segment, last bool, recoveryPoint, end int64
 			return fmt.Errorf("%w: %s at position %d: offset %d, expected %d or more", record.ErrCorrupt, s.LogPath(), pos, b.BaseOffset(), end)
 		}
 		s.Indexed(b, pos, interval)
-		p.mu.epochs.Assign(b.LeaderEpoch(), b.BaseOffset())
+		if e, ok := p.mu.epochs.Latest(); !ok || b.LeaderEpoch() > e.Epoch { // others are known from the file
+			p.assignEpochLocked(b.LeaderEpoch(), b.BaseOffset())
+		}
 		end = b.NextOffset()
 		return p.learnLocked(b, s)
 	})

@@ -37,9 +37,11 @@ type Partition struct {
 		sync.Mutex
 		producers producer.State
 		epochs    epoch.Cache
-		closed    bool
-		dirty     bool // something was appended since Open
-		snapshots []int64
+		// epochsUnsaved says that the file of the epochs does not hold them all (P7).
+		epochsUnsaved bool
+		closed        bool
+		dirty         bool // something was appended since Open
+		snapshots     []int64
 		// rollBase is when the active segment was begun, for rolling by time when its records carry none.
 		rollBase time.Time
 		jitter   time.Duration
@@ -156,21 +158,23 @@ func (p *Partition) EpochEnd(e int32) (found int32, end int64) {
 	return p.mu.epochs.EndOf(e, p.LogEndOffset())
 }
 
-// BecomeLeader begins a leader epoch at the end of the log, durably.
+// BecomeLeader begins a leader epoch at the end of the log. It is durable when its first records are (P7).
 func (p *Partition) BecomeLeader(e int32) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if err := p.Err(); err != nil {
 		return err
 	}
-	return p.assignEpochLocked(e, p.LogEndOffset())
+	p.assignEpochLocked(e, p.LogEndOffset())
+	return nil
 }
 
-func (p *Partition) assignEpochLocked(e int32, start int64) error {
-	if !p.mu.epochs.Assign(e, start) {
-		return nil
+// assignEpochLocked notes where an epoch begins, in memory: of ten thousand partitions that change their leader at once
+// most get no record soon, and two syncs for each would take longer than everything else that is to be done for them.
+func (p *Partition) assignEpochLocked(e int32, start int64) {
+	if p.mu.epochs.Assign(e, start) {
+		p.mu.epochsUnsaved = true
 	}
-	return p.saveEpochsLocked()
 }
 
 func (p *Partition) saveEpochsLocked() error {
@@ -178,6 +182,7 @@ func (p *Partition) saveEpochsLocked() error {
 	if err != nil {
 		return p.fail(err)
 	}
+	p.mu.epochsUnsaved = false
 	return nil
 }
 
@@ -220,6 +225,11 @@ func (p *Partition) Flush() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mu.flushed = time.Now()
+	if p.mu.epochsUnsaved {
+		if err := p.saveEpochsLocked(); err != nil {
+			return err
+		}
+	}
 	if end = min(end, p.LogEndOffset()); end > p.recovery.Load() { // a truncation may have come in between
 		p.recovery.Store(end)
 	}
@@ -259,6 +269,9 @@ func (p *Partition) Close() error {
 	}
 	if err == nil {
 		err = p.snapshotLocked()
+	}
+	if err == nil && p.mu.epochsUnsaved {
+		err = p.saveEpochsLocked()
 	}
 	if err != nil {
 		return fmt.Errorf("close %s: %w", p.o.TP, err)

@@ -407,3 +407,37 @@ func TestLeaderEpochs(t *testing.T) {
 		b.restart()
 	}
 }
+
+// P7: epochs are written when their records are synced, and what was not written is learned from the records.
+func TestLeaderEpochsSurviveACrash(t *testing.T) {
+	b := newBench(t, func(c *config.Topic) { c.SegmentBytes = 300 })
+	lead := func(epoch int32, records int) {
+		require.NoError(t, b.part.BecomeLeader(epoch))
+		for range records {
+			_, err := b.part.AppendAsLeader(batchOf(t, record.Options{}, "a"), epoch, AppendOptions{ProduceVersion: 9})
+			require.NoError(t, err)
+		}
+	}
+	lead(1, 20)
+	lead(2, 1)
+	check := func(newest int32) {
+		t.Helper()
+		require.Equal(t, newest, b.part.LatestEpoch())
+		for asked, want := range map[int32]int64{1: 20, 2: b.part.LogEndOffset()} {
+			e, end := b.part.EpochEnd(asked)
+			require.Equal(t, []any{asked, want}, []any{e, end})
+		}
+	}
+	lead(3, 0)
+	require.Equal(t, int32(3), b.part.LatestEpoch())
+	b.crash()
+	check(2) // nothing was appended in epoch 3, and nothing was saved so far
+	require.NoError(t, b.part.Flush())
+	require.Equal(t, int64(21), b.part.RecoveryPoint())
+	b.crash()
+	check(2) // only the last segment was scanned
+	b.crash()
+	check(2)
+	b.restart()
+	check(2)
+}

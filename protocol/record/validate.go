@@ -165,11 +165,8 @@ func checkRecords(b Batch, o *ValidateOptions) (maxTime int64, err error) {
 	d := NewDecoder(o.MaxDecompressedBytes)
 	defer d.Release()
 	rest, err := d.payload(b)
-	var r Record
-	for i := int32(0); err == nil && i < b.Count(); i++ {
-		if rest, err = b.next(rest, &r); err == nil {
-			c.look(b, i, &r)
-		}
+	if err == nil {
+		rest, err = c.walk(b, rest)
 	}
 	switch {
 	case errors.Is(err, ErrTooLarge):
@@ -189,6 +186,37 @@ type recordCheck struct {
 	max            int64
 	errs           []RecordError
 	firstIsTime    bool
+}
+
+// walk looks at the records and returns what is left behind the last one. Those that nothing is wrong with, in general
+// all, are not taken apart.
+func (c *recordCheck) walk(b Batch, rest []byte) (left []byte, err error) {
+	var (
+		r          Record
+		base       = b.BaseTimestamp()
+		stamped    = b.IsLogAppendTime()
+		lastDelta  = uint64(b.LastOffsetDelta())
+		compressed = b.Codec() != None
+	)
+	for i := range b.Count() {
+		h, ok := hopRecord(rest)
+		t := base + h.timeDelta
+		if stamped {
+			t = b.MaxTimestamp()
+		}
+		fine := ok && uint64(h.offsetDelta) <= lastDelta && t >= c.oldest && t <= c.newest &&
+			(!h.null || !c.o.Compacted) && (!compressed || h.offsetDelta == int64(i))
+		if fine {
+			c.max = max(c.max, t)
+			rest = rest[h.size:]
+			continue
+		}
+		if rest, err = b.next(rest, &r); err != nil {
+			return nil, err
+		}
+		c.look(b, i, &r)
+	}
+	return rest, nil
 }
 
 func (c *recordCheck) look(b Batch, i int32, r *Record) {

@@ -307,6 +307,11 @@ func (s *Segment) Activate() error {
 	if s.idx.active {
 		return nil
 	}
+	if s.size.Load() == 0 { // index files, if there are any, are of a log that is gone
+		s.idx.offsets, s.idx.times, s.idx.aborted, s.idx.active, s.sinceEntry = nil, nil, nil, true, 0
+		s.dropFilesLocked()
+		return nil
+	}
 	offsets, err := loadOffsets(s.fs, s.path(OffsetSuffix), s.size.Load())
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrIndex, err)

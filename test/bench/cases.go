@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"time"
 
@@ -18,7 +20,9 @@ type env struct {
 	ctx         context.Context
 	dir, binary string
 	rounds      int
-	n           int
+	// profiles is the directory that profiles go into, empty for none; name is that of the case.
+	profiles, name string
+	n              int
 }
 
 type benchCase struct {
@@ -54,7 +58,13 @@ func (s sample) mbPerSecond() float64 { return float64(s.bytes) / 1e6 / s.wall.S
 func (s sample) cpuPerGB() float64    { return s.cpu.Seconds() / (float64(s.bytes) / 1e9) }
 
 // measure runs load against a started broker.
-func measure(b *broker, load func() (int64, error)) (s sample, err error) {
+func (e *env) measure(b *broker, load func() (int64, error)) (s sample, err error) {
+	if b.profiles != "" {
+		e.n++
+		path, done := filepath.Join(e.profiles, fmt.Sprintf("%s-%d.pprof", strings.Fields(e.name)[0], e.n)), make(chan error, 1)
+		go func() { done <- b.profile(e.ctx, path) }()
+		defer func() { err = errors.Join(err, <-done) }()
+	}
 	before, err := b.cpu()
 	if err != nil {
 		return s, err
@@ -85,6 +95,9 @@ func (e *env) withBroker(prototyped bool, settings []string, topic map[string]*s
 		b, err = newPrototype(dir)
 	} else {
 		b, err = newKBroker(e.binary, dir, settings...)
+		if err == nil && e.profiles != "" {
+			err = b.profiled()
+		}
 	}
 	if err != nil {
 		return err
@@ -123,14 +136,17 @@ func (e *env) pair(load func(addr string) (int64, error), prepare func(addr stri
 	all := [2][][]float64{make([][]float64, len(figures)), make([][]float64, len(figures))}
 	for round := range e.rounds {
 		for turn := range 2 {
-			side := (round + turn) % 2 // who goes first finds other memory than who goes second
+			side := (round + turn) % 2 // who goes first finds another machine than who goes second
+			if err := touchMemory(e.dir, touchBytes); err != nil {
+				return nil, nil, err
+			}
 			err := e.withBroker(side == 1, nil, nil, func(b *broker) error {
 				if prepare != nil {
 					if err := prepare(b.addr); err != nil {
 						return err
 					}
 				}
-				s, err := measure(b, func() (int64, error) { return load(b.addr) })
+				s, err := e.measure(b, func() (int64, error) { return load(b.addr) })
 				for i, f := range figures {
 					all[side][i] = append(all[side][i], f(s))
 				}

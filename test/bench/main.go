@@ -33,6 +33,7 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 3, "times that each case is run; the median is shown")
 	flag.StringVar(&o.dir, "dir", "", "directory for data (default: a temporary one); its file system is what is measured")
 	flag.StringVar(&o.binary, "kbroker", "", "binary to measure (default: built from this tree)")
+	flag.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of kbroker under each load; the figures are a little worse with them")
 	flag.BoolVar(&o.markdown, "markdown", false, "print the table as Markdown, for docs/performance.md")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -41,9 +42,9 @@ func main() {
 }
 
 type options struct {
-	match, dir, binary string
-	rounds             int
-	markdown           bool
+	match, dir, binary, profiles string
+	rounds                       int
+	markdown                     bool
 }
 
 func exit(err error) {
@@ -94,7 +95,7 @@ func run(ctx context.Context, o options) error {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s ...\n", c.name)
-		e := &env{ctx: ctx, dir: dir, binary: o.binary, rounds: o.rounds}
+		e := &env{ctx: ctx, dir: dir, binary: o.binary, rounds: o.rounds, profiles: o.profiles, name: c.name}
 		rs, err := c.run(e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -29,6 +30,8 @@ type broker struct {
 	// cmd is the running process, nil when there is none; exited yields how it ended, once.
 	cmd    *exec.Cmd
 	exited chan error
+	// profiles is the address that serves profiles, empty for none.
+	profiles string
 }
 
 // freePort asks the kernel for a port. Another process may take it before ours does; then the start fails and says so.
@@ -63,6 +66,36 @@ func newKBroker(binary, dir string, settings ...string) (*broker, error) {
 		args = append(args, "--override", s)
 	}
 	return &broker{name: "kbroker", addr: addr, dir: dir, log: filepath.Join(dir, "kbroker.log"), args: args}, nil
+}
+
+// profiled makes the broker serve profiles of itself.
+func (b *broker) profiled() error {
+	port, err := freePort()
+	if err != nil {
+		return err
+	}
+	b.profiles = fmt.Sprintf("127.0.0.1:%d", port)
+	b.args = append(b.args, "--override", "http.pprof.enable=true", "--override", "http.listener="+b.profiles)
+	return nil
+}
+
+// profile writes what the broker spends its time on into a file.
+func (b *broker) profile(ctx context.Context, path string) error {
+	const seconds = 2
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("http://%s/debug/pprof/profile?seconds=%d", b.profiles, seconds), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	data, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(path, data, 0o644)
 }
 
 // newPrototype prepares the prototype: this program again, with another first word.

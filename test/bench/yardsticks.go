@@ -11,6 +11,26 @@ import (
 
 // The yardsticks: what the machine itself charges for the steps that a broker cannot avoid.
 
+// touchBytes is what the largest load writes, and some more.
+const touchBytes = 2_500_000_000
+
+// touchMemory fills page cache and frees it again, so that the load which follows writes into memory that the host has
+// already given to this machine: fresh memory costs more than all the work that is to be measured.
+func touchMemory(dir string, n int64) error {
+	f, err := os.Create(filepath.Join(dir, "touch"))
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	defer f.Close()
+	for b := make([]byte, 1<<20); n > 0; n -= int64(len(b)) {
+		if _, err := f.Write(b); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // writeAndSum appends count copies of b to a file, taking each one's CRC first, and returns the time.
 func writeAndSum(dir string, b []byte, count int) (time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "write"))

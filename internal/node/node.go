@@ -91,7 +91,6 @@ func Start(ctx context.Context, o Options) (*Node, error) {
 		return nil, errors.Join(err, n.stop(false))
 	}
 	n.ready.Store(true)
-	n.banner(time.Since(begin))
 	n.log.Info("Transitioning from RECOVERY to RUNNING", zap.Int32("node", o.Config.Node.ID), zap.Duration("took", time.Since(begin)))
 	return n, nil
 }
@@ -106,11 +105,12 @@ func (n *Node) start(ctx context.Context) error {
 		n.openDirs,
 		n.openSockets, // early, so that a port in use is said before anything is written
 		n.claimDirs,
+		n.startConsole,
+		n.banner,
 		func() error { return n.startQuorum(run) },
 		func() error { return n.startBroker(run) },
 		func() error { return n.register(ctx, run) },
 		n.startServer,
-		n.startConsole,
 	} {
 		if err := step(); err != nil {
 			return err

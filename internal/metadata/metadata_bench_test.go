@@ -53,9 +53,11 @@ func heapOf(bytes []byte) float64 {
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	records, _ := DecodeBatch(bytes)
-	img, _, _ := Empty().Apply(records)
-	records = nil
+	img := func() *Image {
+		records, _ := DecodeBatch(bytes)
+		img, _, _ := Empty().Apply(records)
+		return img
+	}()
 	runtime.GC()
 	runtime.ReadMemStats(&after)
 	runtime.KeepAlive(img)

@@ -127,6 +127,11 @@ func (n *Node) checkAlone() error {
 			return fmt.Errorf("controller.quorum.voters names node %d: this version runs a node alone; name only node %d there, or leave the key out", v.ID, c.ID)
 		}
 	}
+	for _, l := range c.Listeners {
+		if l.SecurityProtocol != config.Plaintext {
+			return fmt.Errorf("listener %s: %s is not served by this version, only %s is", l.Name, l.SecurityProtocol, config.Plaintext)
+		}
+	}
 	if !c.Broker || !c.Controller {
 		return errors.New("process.roles: this version runs a node alone, which is broker and controller; set broker,controller or leave the key out")
 	}
@@ -277,6 +282,7 @@ func (n *Node) startServer() error {
 		NodeID: n.o.Config.Node.ID, Data: n.broker, Cluster: clusterView{n}, Controller: controllerLink{n: n}, Groups: n.groups,
 		ProducerIDs: n.broker, Authorizer: api.AllowAll{},
 	}, newRand())
+	n.o.Registry.MustRegister(service)
 	var err error
 	n.server, err = server.New(server.Options{Listeners: n.sockets, Service: service, Config: n.cfg.Load, Logger: n.log.Named("server"), Registerer: n.o.Registry})
 	if err != nil {

@@ -215,6 +215,12 @@ func TestSeveralNodesAreRefused(t *testing.T) {
 	require.ErrorContains(t, err, "controller.quorum.voters names node 2")
 }
 
+func TestProtectedListenersAreRefused(t *testing.T) {
+	w := newWorld(t, "listeners=SECURE://"+address, "listener.security.protocol.map=SECURE:SSL", "inter.broker.listener.name=SECURE")
+	_, err := Start(context.Background(), w.options())
+	require.ErrorContains(t, err, "listener SECURE: SSL is not served by this version")
+}
+
 func TestPortInUseSaysSo(t *testing.T) {
 	w := newWorld(t)
 	o := w.options()

@@ -50,8 +50,11 @@ func (p *Partition) validation(c *config.Topic, produceVersion int16) record.Val
 		MaxDecompressedBytes: int(c.MaxDecompressedBytes), LogAppendTime: c.TimestampLogAppend,
 		TimestampBeforeMax: c.TimestampBeforeMax, TimestampAfterMax: c.TimestampAfterMax, ProduceVersion: produceVersion,
 	}
+	if o.KeepCodec = c.CompressionType == "producer"; o.KeepCodec {
+		return o
+	}
 	var err error
-	if o.Codec, err = record.ParseCodec(c.CompressionType); err != nil { // "producer"
+	if o.Codec, err = record.ParseCodec(c.CompressionType); err != nil { // the configuration was checked
 		o.KeepCodec = true
 	}
 	switch o.Codec {

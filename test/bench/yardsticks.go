@@ -31,24 +31,6 @@ func touchMemory(dir string, n int64) error {
 	return nil
 }
 
-// writeAndSum appends count copies of b to a file, taking each one's CRC first, and returns the time.
-func writeAndSum(dir string, b []byte, count int) (time.Duration, error) {
-	f, err := os.Create(filepath.Join(dir, "write"))
-	if err != nil {
-		return 0, err
-	}
-	defer os.Remove(f.Name())
-	defer f.Close()
-	begin := time.Now()
-	for i := range count {
-		b[len(b)-1] = byte(crc32.Checksum(b, castagnoli)) // the sum must be used, or the compiler may drop it
-		if _, err := f.WriteAt(b, int64(i)*int64(len(b))); err != nil {
-			return 0, err
-		}
-	}
-	return time.Since(begin), nil
-}
-
 // writeAndSync appends count copies of b, syncing after each, and returns the time of each step.
 func writeAndSync(dir string, b []byte, count int) ([]time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "sync"))
@@ -94,17 +76,19 @@ func readAndSum(names []string) (int64, time.Duration, error) {
 	return total, time.Since(begin), nil
 }
 
-// sendfileLoop answers small requests with pieces of a file over one loopback connection, with the request pattern of
-// fetchRaw, and returns the time that total bytes take.
-func sendfileLoop(dir string, pieceBytes int, total int64) (time.Duration, error) {
+// sendfileLoop answers small requests with piece after piece of a file of size bytes over one loopback connection, which
+// is the request pattern of fetchRaw, and returns the time that total bytes take.
+func sendfileLoop(dir string, size int64, pieceBytes int, total int64) (time.Duration, error) {
 	f, err := os.Create(filepath.Join(dir, "sendfile"))
 	if err != nil {
 		return 0, err
 	}
 	defer os.Remove(f.Name())
 	defer f.Close()
-	if _, err := f.Write(make([]byte, 64<<20)); err != nil {
-		return 0, err
+	for b, n := make([]byte, 1<<20), size; n > 0; n -= int64(len(b)) {
+		if _, err := f.Write(b); err != nil {
+			return 0, err
+		}
 	}
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -112,7 +96,7 @@ func sendfileLoop(dir string, pieceBytes int, total int64) (time.Duration, error
 	}
 	defer l.Close()
 	served := make(chan error, 1)
-	go func() { served <- serveFile(l, f, pieceBytes) }()
+	go func() { served <- serveFile(l, f, size, pieceBytes) }()
 	c, err := net.Dial("tcp", l.Addr().String())
 	if err != nil {
 		return 0, err
@@ -138,18 +122,18 @@ func sendfileLoop(dir string, pieceBytes int, total int64) (time.Duration, error
 	return took, <-served
 }
 
-func serveFile(l net.Listener, f *os.File, pieceBytes int) error {
+func serveFile(l net.Listener, f *os.File, size int64, pieceBytes int) error {
 	c, err := l.Accept()
 	if err != nil {
 		return err
 	}
 	defer c.Close()
 	req := make([]byte, 80)
-	for {
+	for pos := int64(0); ; pos = (pos + int64(pieceBytes)) % size {
 		if _, err := io.ReadFull(c, req); err != nil {
 			return nil // the reader has what it wanted
 		}
-		if _, err := f.Seek(0, io.SeekStart); err != nil {
+		if _, err := f.Seek(pos, io.SeekStart); err != nil {
 			return err
 		}
 		if _, err := io.CopyN(c, f, int64(pieceBytes)); err != nil {

@@ -180,7 +180,7 @@ func (s *Server) listOffsets(r *kmsg.ListOffsetsRequest) kmsg.Response {
 		t.Topic = rt.Topic
 		for _, rp := range rt.Partitions {
 			p := kmsg.NewListOffsetsResponseTopicPartition()
-			p.Partition = rp.Partition
+			p.Partition, p.Offset = rp.Partition, 0
 			if rp.Timestamp == -1 {
 				l := s.logs[rp.Partition]
 				l.mu.Lock()

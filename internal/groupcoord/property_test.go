@@ -303,7 +303,7 @@ func (c *chaos) dump(only map[string]bool) (out string, resting map[string]bool)
 // G1, G2, G4: after any history the state is what the log says, and nobody waits for ever.
 func TestReloadedStateIsTheLiveState(t *testing.T) {
 	groups := 0
-	for seed := range uint64(60) {
+	for seed := range uint64(24) {
 		inLab(t, func(l *lab) {
 			c := &chaos{t: l.t, l: l, rng: rand.New(rand.NewPCG(seed, 3))}
 			for range 400 {
@@ -326,5 +326,5 @@ func TestReloadedStateIsTheLiveState(t *testing.T) {
 			require.Equal(c.t, c.sent, c.answered, "seed %d: requests and answers", seed)
 		}, func(o *Options) { o.Offsets.Retention, o.Groups.MaxSize = 10*time.Minute, 5 })
 	}
-	require.Greater(t, groups, 40, "most histories must end with groups that are at rest")
+	require.Greater(t, groups, 16, "most histories must end with groups that are at rest")
 }

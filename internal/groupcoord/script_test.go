@@ -27,7 +27,7 @@ import (
 //	heartbeat a member= gen= [instance=]      leave a member=|members= [instance=]
 //	commit a t-0=42 [member= gen= meta= retention=]   txn a producer= t-0=42   end producer= [abort]
 //	fetch a t-0 t-1 [stable] | all            describe   list [states=]   delete a   delete-offsets a t-0
-//	advance 3s    live a member= gen= for=1h    log    reload    append-error NAME|none    hold on|off    commit-log    topic-deleted t    stats
+//	advance 3s    live a member= gen= for=1h    log    reload    append-error NAME|none    hold on|off    commit-log [next]    topic-deleted t    stats
 type script struct {
 	l       *lab
 	mu      sync.Mutex
@@ -46,7 +46,7 @@ func TestScripts(t *testing.T) {
 		inLab(t, func(l *lab) {
 			s := &script{l: l}
 			datadriven.RunTest(l.t, path, func(t *testing.T, d *datadriven.TestData) string { return s.run(d) })
-		}, func(o *Options) { o.Groups.MaxSize = 4 })
+		}, func(o *Options) { o.Groups.MaxSize, o.Offsets.Retention = 4, 7*time.Hour })
 	})
 }
 
@@ -140,8 +140,8 @@ func (a scriptArgs) partitions() (out []struct {
 }
 
 func code(c int16) string {
-	if err := kerr.ErrorForCode(c); err != nil {
-		return err.(*kerr.Error).Message
+	if err := kerr.TypedErrorForCode(c); err != nil {
+		return err.Message
 	}
 	return "ok"
 }
@@ -450,7 +450,12 @@ func (s *script) hold(a scriptArgs) string {
 	return ""
 }
 
-func (s *script) commitLog(scriptArgs) string {
+func (s *script) commitLog(a scriptArgs) string {
+	if a.has("next") { // one record
+		_, hw, _, _ := s.l.log.Bounds(offsetsTP)
+		s.l.log.Commit(offsetsTP, hw+1)
+		return ""
+	}
 	s.l.log.CommitAll()
 	return ""
 }

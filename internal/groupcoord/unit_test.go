@@ -186,6 +186,7 @@ func TestWithoutCoordinator(t *testing.T) {
 			l.log.HideTail(true)
 			l.log.Manual(true)
 			l.request(Client{}, everyRequest()["join"])
+			synctest.Wait() // answered before the group is written
 			l.elect()
 			check(l.t, l, kerr.CoordinatorLoadInProgress, map[string]*kerr.Error{
 				"heartbeat":      nil, // the load gives the member a new session
@@ -322,4 +323,70 @@ func TestOptionsAreChecked(t *testing.T) {
 	_, err := New(Options{})
 	require.ErrorContains(t, err, "log, topics and number of partitions")
 	require.ErrorContains(t, err, "group.max.size")
+}
+
+// Only a log that somebody else wrote can show the deletion of a group without that of its offsets.
+func TestOffsetsOutliveTheirGroup(t *testing.T) {
+	var stats ShardStats
+	s := NewShard(ShardOptions{Groups: testGroups(), Offsets: testOffsets(), NewMemberID: numbered(), Logger: nopLogger, Stats: &stats}, &coordrt.Timers{})
+	k := offsetKey{"g", "t", 0}
+	require.NoError(t, s.Replay(coordrt.Position{}, (&commit{offset: 7, expireMs: noExpiry}).record(k)))
+	require.NoError(t, s.Replay(coordrt.Position{Offset: 1}, groupTombstone("g")))
+	require.Equal(t, "Empty", s.DescribeGroup("g", 6).State)
+	require.EqualValues(t, 7, s.groups["g"].offsets["t"][0].offset)
+	s.consistent(t)
+	r := s.expire(time.UnixMilli(testOffsets().Retention.Milliseconds() + 1))
+	require.Equal(t, []coordrt.Record{k.tombstone(), groupTombstone("g")}, r.Records)
+	require.NoError(t, s.Replay(coordrt.Position{Offset: 2}, r.Records[0]))
+	require.NoError(t, s.Replay(coordrt.Position{Offset: 3}, r.Records[1]))
+	require.Empty(t, s.groups)
+	require.NoError(t, s.Replay(coordrt.Position{Offset: 4}, groupTombstone("g")), "of a group that is not there")
+	require.NoError(t, s.Replay(coordrt.Position{Offset: 5}, k.tombstone()))
+	s.consistent(t)
+}
+
+// Every version of the values that Kafka has ever written.
+func TestOlderVersionsAreRead(t *testing.T) {
+	for version, want := range map[int16]commit{
+		0: {offset: 5, leaderEpoch: -1, metadata: "m", commitMs: 1000, expireMs: noExpiry},
+		1: {offset: 5, leaderEpoch: -1, metadata: "m", commitMs: 1000, expireMs: 2000},
+		2: {offset: 5, leaderEpoch: -1, metadata: "m", commitMs: 1000, expireMs: noExpiry},
+		3: {offset: 5, leaderEpoch: 9, metadata: "m", commitMs: 1000, expireMs: noExpiry},
+		4: {offset: 5, leaderEpoch: 9, metadata: "m", commitMs: 1000, expireMs: noExpiry, topicID: model.UUID{1}},
+	} {
+		v := kmsg.OffsetCommitValue{Version: version, Offset: 5, LeaderEpoch: 9, Metadata: "m", CommitTimestamp: 1000, ExpireTimestamp: 2000, TopicID: model.UUID{1}}
+		got, err := decodeCommit(v.AppendTo(nil), 0)
+		require.NoError(t, err)
+		require.Equal(t, want, got, "offset value version %d", version)
+	}
+	for version := range int16(5) {
+		v := kmsg.GroupMetadataValue{Version: version, ProtocolType: "consumer", Generation: 4, Protocol: kmsg.StringPtr("range"), Leader: kmsg.StringPtr("b"),
+			CurrentStateTimestamp: 77, Members: []kmsg.GroupMetadataValueMember{
+				{MemberID: "a", ClientID: "c", ClientHost: "/h", RebalanceTimeoutMillis: 2, SessionTimeoutMillis: 3, Subscription: subscription("t"), Assignment: []byte{1}},
+				{MemberID: "b", InstanceID: kmsg.StringPtr("i"), RebalanceTimeoutMillis: -1, SessionTimeoutMillis: 3, Subscription: []byte{}}}}
+		g, err := decodeGroup("g", v.AppendTo(nil))
+		require.NoError(t, err)
+		require.Equal(t, []any{Stable, int32(4), "b", "range", 2}, []any{g.state, g.generation, g.leader, *g.protocol, len(g.members)}, "group value version %d", version)
+		since, rebalance, static := int64(77), int32(2), map[string]string{"i": "b"}
+		if version < 2 {
+			since = -1
+		}
+		if version < 1 {
+			rebalance = 3 // the session's
+		}
+		if version < 3 {
+			static = nil
+		}
+		require.Equal(t, []any{since, rebalance, int32(3), static}, []any{g.sinceMs, g.members[0].rebalanceMs, g.members[1].rebalanceMs, g.static})
+	}
+	for _, bad := range [][]byte{nil, {0}, {0, 5}, {0xff, 0xff}, {0, 4, 0, 0}} {
+		_, err := decodeCommit(bad, 0)
+		require.ErrorIs(t, err, errRecord)
+		_, err = decodeGroup("g", bad)
+		require.ErrorIs(t, err, errRecord)
+	}
+	_, err := decodeOffsetKey([]byte{0, 1, 0, 9, 'x'})
+	require.ErrorIs(t, err, errRecord)
+	_, err = decodeGroupKey([]byte{0, 2, 0, 9, 'x'})
+	require.ErrorIs(t, err, errRecord)
 }

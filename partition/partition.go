@@ -59,7 +59,7 @@ type doomedFile struct {
 type bounds struct {
 	Offsets
 	// activeBase and endPos are the active segment and its size when LogEnd was published: bytes behind endPos are not
-	// below LogEnd.
+	// below LogEnd. While the end is being cut endPos is -1: where LogEnd lies is to be looked up.
 	activeBase, endPos int64
 }
 

@@ -2,6 +2,7 @@ package partition
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -31,6 +32,7 @@ func (p *Partition) Truncate(to int64) error {
 	// The bounds go first: a reader must not be led to where nothing is any more.
 	p.publishLocked(func(b *bounds) {
 		b.HighWatermark, b.LastStable, b.LogEnd = min(b.HighWatermark, to), min(b.LastStable, to), to
+		b.endPos = -1
 	})
 	p.recovery.Store(min(p.recovery.Load(), to))
 	paths, err := p.log.TruncateTo(to)
@@ -146,7 +148,7 @@ func (p *Partition) Retain(now time.Time) (freed int64, err error) {
 	for ; n < len(segs); n++ {
 		due, err := p.retentionDueLocked(segs, n, now, excess)
 		if err != nil {
-			return freed, p.readFailed(p.bounds.Load(), err)
+			return freed, p.fail(err)
 		}
 		if !due {
 			break
@@ -198,6 +200,8 @@ func (p *Partition) retentionDueLocked(segs []*segment.Segment, i int, now time.
 func (p *Partition) doomLocked(paths []string) {
 	at := time.Now().Add(p.cfg.Load().FileDeleteDelay)
 	for _, path := range paths {
+		// A file of the same name that was still waiting has been overwritten.
+		p.mu.doomed = slices.DeleteFunc(p.mu.doomed, func(d doomedFile) bool { return d.path == path })
 		p.mu.doomed = append(p.mu.doomed, doomedFile{path, at})
 	}
 }

@@ -9,7 +9,15 @@
 //
 //	L1  There is always an active segment, the last one; only it is appended to.
 //	L2  Segments are ordered by base offset, and no batch of one reaches into the next.
-//	L3  A segment leaves the list before its files are touched, and its files outlive the readers that have them.
+//	L3  A segment is marked as retired before its files are touched, so a reader knows that what he found does not count,
+//	    and its files outlive the readers that have them.
 //	L4  Files that are on their way out (.deleted) or half made (.cleaned) never count at Open; neither does a half-done
 //	    replacement (.swap): it is completed or undone first.
+//	L5  A change of several segments happens as a whole: it is written down as a plan (segments.plan), durably, then
+//	    carried out in steps that may be repeated, then struck out, durably. A crash before the plan leaves the old
+//	    segments, one behind it leads to the new ones; nothing in between is ever seen.
+//
+//	      new segments      segments.plan       x.cleaned -> x.swap     old x -> x.deleted     x.swap -> x      no plan
+//	      written, synced -> written, synced -> (as Kafka does) ------> ---------------------> ---------------> synced
+//	      undone by Open  |  completed by Open                                                                |  done
 package seglog

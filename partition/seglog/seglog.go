@@ -15,11 +15,8 @@ import (
 	"github.com/kbroker/kbroker/partition/segment"
 )
 
-// Suffixes of files that do not belong to the log yet, or not any more.
-const (
-	cleanedSuffix = ".cleaned"
-	swapSuffix    = ".swap"
-)
+// tmpSuffix is of small files that are replaced atomically (vfs.WriteFileAtomic), before they are.
+const tmpSuffix = ".tmp"
 
 // Options says where a log lies.
 type Options struct {
@@ -32,14 +29,21 @@ type Options struct {
 
 // Log is a sequence of segments. Readers may call concurrently with the writer.
 type Log struct {
-	o    Options
-	segs atomic.Pointer[[]*segment.Segment]
+	o          Options
+	segs       atomic.Pointer[[]*segment.Segment]
+	generation atomic.Uint64
 }
 
-// Open lists the segments of the folder, clears leftovers away and makes a first segment when there is none. It does not
-// look into log files.
+// Open lists the segments of the folder, completes interrupted changes, clears leftovers away and makes a first segment when
+// there is none. It does not look into log files.
 func Open(o Options) (*Log, error) {
 	l := &Log{o: o}
+	if err := l.complete(); err != nil {
+		return nil, err
+	}
+	if err := l.completeSwaps(); err != nil {
+		return nil, err
+	}
 	bases, err := l.clear()
 	if err != nil {
 		return nil, err
@@ -77,16 +81,13 @@ func (l *Log) clear() ([]int64, error) {
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(entries, func(e fs.DirEntry) bool { return strings.HasSuffix(e.Name(), swapSuffix) }) {
-		return nil, fmt.Errorf("%s holds a half-done replacement of segments (files ending in %s) that this version cannot complete", l.o.Dir, swapSuffix)
-	}
 	var bases []int64
 	logs, indexes := map[int64]bool{}, map[int64][]string{}
 	for _, e := range entries {
 		name := e.Name()
 		path := filepath.Join(l.o.Dir, name)
 		switch ext := filepath.Ext(name); ext {
-		case segment.DeletedSuffix, cleanedSuffix:
+		case segment.DeletedSuffix, segment.CleanedSuffix, tmpSuffix:
 			if err := l.remove(path); err != nil {
 				return nil, err
 			}
@@ -168,18 +169,20 @@ func (l *Log) DropFirst(n int) ([]string, error) {
 	if n >= len(segs) {
 		return nil, fmt.Errorf("%s: %d of %d segments cannot be dropped, the active one has to stay", l.o.Dir, n, len(segs))
 	}
-	keep := slices.Clone(segs[n:])
-	l.segs.Store(&keep)
-	return l.doom(segs[:n])
+	return l.drop(segs[:n], slices.Clone(segs[n:]), nil)
 }
 
-func (l *Log) doom(segs []*segment.Segment) (paths []string, err error) {
-	for _, s := range segs {
-		p, derr := s.Doom()
-		paths, err = append(paths, p...), errors.Join(err, derr)
+// drop takes segments out of the log as a whole: a crash that brought some of them back would leave a hole. With create it
+// begins a new one.
+func (l *Log) drop(old, after []*segment.Segment, create *int64) ([]string, error) {
+	p := &plan{Create: create}
+	for _, s := range old {
+		p.Remove = append(p.Remove, s.Base())
 	}
-	return paths, errors.Join(err, l.o.FS.SyncDir(l.o.Dir))
+	return l.change(p, old, after)
 }
+
+func (l *Log) path(name string) string { return filepath.Join(l.o.Dir, name) }
 
 // TruncateTo removes everything from offset on: whole segments, and the end of the one that holds the offset, which becomes
 // the active one. A batch that begins before the offset and ends behind it goes whole. It is durable on return. The
@@ -190,10 +193,9 @@ func (l *Log) TruncateTo(offset int64) (paths []string, err error) {
 	for keep > 1 && segs[keep-1].Base() >= offset {
 		keep--
 	}
+	l.generation.Add(1)
 	if keep < len(segs) {
-		kept := slices.Clone(segs[:keep])
-		l.segs.Store(&kept)
-		if paths, err = l.doom(segs[keep:]); err != nil {
+		if paths, err = l.drop(segs[keep:], slices.Clone(segs[:keep]), nil); err != nil {
 			return paths, err
 		}
 	}
@@ -213,16 +215,16 @@ func (l *Log) TruncateTo(offset int64) (paths []string, err error) {
 
 // StartAt drops everything and begins anew at an offset.
 func (l *Log) StartAt(offset int64) (paths []string, err error) {
-	old := l.Segments()
-	if paths, err = l.doom(old); err != nil {
+	l.generation.Add(1)
+	if paths, err = l.drop(l.Segments(), nil, &offset); err != nil {
 		return paths, err
 	}
-	s, err := l.create(offset)
+	s, err := segment.Open(l.o.FS, l.o.Cache, l.o.Dir, offset)
 	if err != nil {
 		return paths, err
 	}
 	l.segs.Store(&[]*segment.Segment{s})
-	return paths, nil
+	return paths, s.Activate()
 }
 
 // Retire closes all files as soon as no reader uses them.

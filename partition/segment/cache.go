@@ -94,15 +94,11 @@ func (f *file) retire() {
 	f.mu.Unlock()
 }
 
-// rename moves the file; users keep what they have open.
-func (f *file) rename(path string) error {
+// renamed makes known what the file is called now; users keep what they have open.
+func (f *file) renamed(path string) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	if err := f.fs.Rename(f.mu.path, path); err != nil {
-		return err
-	}
 	f.mu.path = path
-	return nil
 }
 
 func (f *file) path() string {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"slices"
 
 	"github.com/kbroker/kbroker/internal/model"
 	"github.com/kbroker/kbroker/internal/vfs"
@@ -169,35 +170,53 @@ func (s *Segment) knowTimes() error {
 	return err
 }
 
-// suffixes are the endings of all files of a segment, the log file last: as long as it is there, so is the segment.
+// suffixes are the endings of all files of a segment, the log file last.
 var suffixes = []string{OffsetSuffix, TimeSuffix, AbortedSuffix, LogSuffix}
 
-// Doom renames the files so that no start takes them for a segment, and returns their new paths for a later removal.
-// Readers go on. The caller syncs the folder.
-func (s *Segment) Doom() ([]string, error) {
-	var doomed []string
-	for _, suffix := range suffixes {
-		from, to := s.path(suffix), s.path(suffix)+DeletedSuffix
-		var err error
-		if suffix == LogSuffix {
-			err = s.log.rename(to)
-		} else {
-			err = s.fs.Rename(from, to)
-		}
-		if errors.Is(err, fs.ErrNotExist) {
-			continue
-		}
-		if err != nil {
-			return doomed, err
-		}
-		doomed = append(doomed, to)
-	}
-	s.Retire()
-	return doomed, nil
+// Suffixes returns the endings of all files of a segment, the log file last.
+func Suffixes() []string { return slices.Clone(suffixes) }
+
+// Renamed makes known that the files were given names with this state.
+func (s *Segment) Renamed(state string) {
+	s.idx.Lock()
+	defer s.idx.Unlock()
+	s.state.Store(&state)
+	s.log.renamed(s.path(LogSuffix))
+	s.dropFilesLocked()
 }
 
-// Retire closes the files as soon as no reader uses them. The segment takes no more calls.
+// State is what is appended to the names of the files, empty for a segment in use.
+func (s *Segment) State() string {
+	if state := s.state.Load(); state != nil {
+		return *state
+	}
+	return ""
+}
+
+// Path names one of the segment's files.
+func (s *Segment) Path(suffix string) string { return s.path(suffix) }
+
+// Files returns the endings of the files that there are.
+func (s *Segment) Files() (present []string, err error) {
+	for _, suffix := range suffixes {
+		_, err := s.fs.Stat(s.path(suffix))
+		if err == nil {
+			present = append(present, suffix)
+		} else if !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
+		}
+	}
+	return present, nil
+}
+
+// Retired reports whether the segment has left the log. Its names may then belong to others, so what was read of it counts
+// only if it was not retired afterwards; a range that was handed out before stays good.
+func (s *Segment) Retired() bool { return s.retired.Load() }
+
+// Retire takes the segment out of use, before anything happens to its files. They are closed as soon as no reader uses
+// them.
 func (s *Segment) Retire() {
+	s.retired.Store(true)
 	s.log.retire()
 	s.idx.Lock()
 	defer s.idx.Unlock()

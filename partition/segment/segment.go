@@ -22,8 +22,17 @@ const (
 	OffsetSuffix   = ".index"
 	TimeSuffix     = ".timeindex"
 	AbortedSuffix  = ".txnindex"
-	DeletedSuffix  = ".deleted"
 	fileNameDigits = 20
+)
+
+// What is appended to the names of files that are not, or not yet, part of the log.
+const (
+	// DeletedSuffix is of files on their way out.
+	DeletedSuffix = ".deleted"
+	// CleanedSuffix is of files being written that are to replace others.
+	CleanedSuffix = ".cleaned"
+	// SwapSuffix is of finished replacements on the way to their places.
+	SwapSuffix = ".swap"
 )
 
 // FileName is the name of one of a segment's files.
@@ -41,6 +50,9 @@ type Segment struct {
 	cache *Cache
 
 	size atomic.Int64 // bytes of whole batches, all of them readable
+
+	state   atomic.Pointer[string] // appended to the files' names; nil for none
+	retired atomic.Bool
 
 	// idx is what a reader needs of the indexes.
 	idx struct {
@@ -68,8 +80,11 @@ type indexFiles struct {
 	present        bool
 }
 
-func newSegment(fsys vfs.FS, c *Cache, dir string, base int64) *Segment {
+func newSegment(fsys vfs.FS, c *Cache, dir string, base int64, state string) *Segment {
 	s := &Segment{fs: fsys, dir: dir, base: base, cache: c}
+	if state != "" {
+		s.state.Store(&state)
+	}
 	s.log = newFile(fsys, c, s.path(LogSuffix))
 	s.maxTime.Store(model.NoTimestamp)
 	s.maxTimeOffset.Store(base)
@@ -77,11 +92,22 @@ func newSegment(fsys vfs.FS, c *Cache, dir string, base int64) *Segment {
 	return s
 }
 
-func (s *Segment) path(suffix string) string { return filepath.Join(s.dir, FileName(s.base, suffix)) }
+func (s *Segment) path(suffix string) string {
+	name := filepath.Join(s.dir, FileName(s.base, suffix))
+	if state := s.state.Load(); state != nil {
+		name += *state
+	}
+	return name
+}
 
 // Create makes a new, empty, active segment. Leftovers of its name are removed. The caller syncs the folder.
 func Create(fsys vfs.FS, c *Cache, dir string, base int64) (*Segment, error) {
-	s := newSegment(fsys, c, dir, base)
+	return CreateAs(fsys, c, dir, base, "")
+}
+
+// CreateAs is Create with something appended to the names of the files: CleanedSuffix for a replacement to be.
+func CreateAs(fsys vfs.FS, c *Cache, dir string, base int64, state string) (*Segment, error) {
+	s := newSegment(fsys, c, dir, base, state)
 	for _, suffix := range []string{OffsetSuffix, TimeSuffix, AbortedSuffix} {
 		if err := fsys.Remove(s.path(suffix)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return nil, err
@@ -98,7 +124,12 @@ func Create(fsys vfs.FS, c *Cache, dir string, base int64) (*Segment, error) {
 
 // Open prepares a segment that is on disk. The indexes are not looked at before they are needed.
 func Open(fsys vfs.FS, c *Cache, dir string, base int64) (*Segment, error) {
-	s := newSegment(fsys, c, dir, base)
+	return OpenAs(fsys, c, dir, base, "")
+}
+
+// OpenAs is Open for files to whose names something is appended.
+func OpenAs(fsys vfs.FS, c *Cache, dir string, base int64, state string) (*Segment, error) {
+	s := newSegment(fsys, c, dir, base, state)
 	st, err := fsys.Stat(s.path(LogSuffix))
 	if err != nil {
 		return nil, err
@@ -140,6 +171,9 @@ func (s *Segment) ModTime() (time.Time, error) {
 	}
 	return st.ModTime(), nil
 }
+
+// SetModTime sets what ModTime returns, for a segment that takes the place of an older one.
+func (s *Segment) SetModTime(t time.Time) error { return s.fs.Chtimes(s.log.path(), t) }
 
 // FitsOffset reports whether an offset can stand in this segment's indexes.
 func (s *Segment) FitsOffset(offset int64) bool {

@@ -167,10 +167,12 @@ func TestReadersOutliveTheirSegment(t *testing.T) {
 	require.LessOrEqual(t, open, limit)
 	slice, err := segs[0].Slice(0, int(segs[0].Size()))
 	require.NoError(t, err)
-	paths, err := segs[0].Doom()
+	segs[0].Retire()
+	require.True(t, segs[0].Retired())
+	present, err := segs[0].Files()
 	require.NoError(t, err)
-	for _, p := range paths {
-		require.NoError(t, fsys.Remove(p))
+	for _, suffix := range present {
+		require.NoError(t, fsys.Remove(segs[0].Path(suffix)))
 	}
 	data, err := slice.ReadAll()
 	require.NoError(t, err)

@@ -71,11 +71,18 @@ func TestTables(t *testing.T) {
 		{id: "T12", what: "RSS", kbroker: 20, unit: "MB", lower: true, limit: 30},
 	}
 	var md, text bytes.Buffer
-	require.NoError(t, rs.print(&md, true))
+	require.NoError(t, rs.print(&md, true, "bench -markdown"))
 	require.Contains(t, md.String(), "| T1 | produce | 1.5 CPU-s/GB | 2 (prototype) | 0.75 | <= 1.30x | met |\n")
-	require.Contains(t, md.String(), "| T12 | RSS | 20 MB | - | - | <= 30 MB | met |\n")
-	require.NoError(t, rs.print(&text, false))
+	require.Contains(t, md.String(), "| T12 | RSS | 20.0 MB | - | - | <= 30 MB | met |\n")
+	require.NoError(t, rs.print(&text, false, "bench"))
+	require.Contains(t, md.String(), "`bench -markdown`")
+	require.Contains(t, md.String(), machine())
 	require.Contains(t, text.String(), machine())
+	for v, want := range map[float64]string{485300: "485300", 99.96: "100.0", 12.34: "12.3", 0.6267: "0.627", 0: "0"} {
+		require.Equal(t, want, figure(v))
+	}
+	o := options{rounds: 2, match: "T1 ", markdown: true}
+	require.Equal(t, `go run ./test/bench -rounds 2 -run "T1 " -markdown`, o.command())
 }
 
 // What the raw client sends must pass for what clients send.

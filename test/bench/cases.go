@@ -23,6 +23,8 @@ type env struct {
 	// profiles is the directory that profiles go into, empty for none; name is that of the case.
 	profiles, name string
 	n              int
+	// writes is about how much the loads of the case write.
+	writes int64
 	// between, when set, runs in each round of pair after the first side.
 	between func() error
 }
@@ -144,7 +146,7 @@ func (e *env) pair(load func(addr string) (int64, error), prepare func(addr stri
 					return nil, nil, err
 				}
 			}
-			if err := touchMemory(e.dir, touchBytes); err != nil {
+			if err := touchMemory(e.dir, e.writes); err != nil {
 				return nil, nil, err
 			}
 			err := e.withBroker(side == 1, nil, nil, func(b *broker) error {
@@ -178,6 +180,7 @@ const (
 
 func produceLarge(e *env) (rows, error) {
 	b := batch(largeBatch, 1000)
+	e.writes = produceSize
 	load := func(addr string) (int64, error) {
 		return produceRaw(addr, prototype.Topic, b, produceSize/largeBatch, 8)
 	}
@@ -225,7 +228,8 @@ func produceWithKgo(ctx context.Context, addr string, size, count int) (int64, e
 
 func produceKgo(e *env) (rows, error) {
 	var out rows
-	for _, c := range []struct{ size, count int }{{100, 6_000_000}, {1000, 1_500_000}} {
+	for _, c := range []struct{ size, count int }{{100, 4_000_000}, {1000, 1_000_000}} {
+		e.writes = int64(c.count) * int64(c.size+20)
 		load := func(addr string) (int64, error) { return produceWithKgo(e.ctx, addr, c.size, c.count) }
 		rate := func(s sample) float64 { return float64(c.count) / s.wall.Seconds() }
 		ours, theirs, err := e.pair(load, nil, rate, sample.cpuPerGB, func(s sample) float64 { return float64(s.rss) / 1e6 })
@@ -244,11 +248,12 @@ func produceKgo(e *env) (rows, error) {
 const (
 	fetchPiece = 1 << 20
 	fetchLog   = 256 * fetchPiece
-	fetchTotal = 6_000_000_000
+	fetchTotal = 4_000_000_000
 )
 
 func fetchLarge(e *env) (rows, error) {
 	b := batch(fetchPiece/8, 1000)
+	e.writes = fetchLog
 	fill := func(addr string) error {
 		_, err := produceRaw(addr, prototype.Topic, b, fetchLog/len(b), 8)
 		return err
@@ -274,11 +279,12 @@ func fetchLarge(e *env) (rows, error) {
 const (
 	smallBatch       = 16 << 10
 	smallConnections = 8
-	smallPerConn     = 10_000
+	smallPerConn     = 8_000
 )
 
 func smallRequests(e *env) (rows, error) {
 	b := batch(smallBatch, 1000)
+	e.writes = smallBatch * smallConnections * smallPerConn
 	load := func(addr string) (int64, error) {
 		errs := make(chan error, smallConnections)
 		for range smallConnections {

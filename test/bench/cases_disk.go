@@ -36,7 +36,7 @@ func produceTimed(addr, topic string, records []byte, count int) ([]time.Duratio
 
 // syncedProduce compares a topic that syncs every message with a loop that writes and syncs the same batches.
 func syncedProduce(e *env) (rows, error) {
-	const count = 600
+	const count = 400
 	one := "1"
 	topic := map[string]*string{"flush.messages": &one}
 	small, large := batch(16<<10, 1000), batch(largeBatch, 1000)
@@ -115,7 +115,7 @@ func recovery(e *env) (rows, error) {
 const (
 	idlePartitions = 10_000
 	idlePerTopic   = 100
-	idleTime       = 3 * time.Second
+	idleTime       = 2 * time.Second
 )
 
 // weights are the figures of footprint, one of each a round.

@@ -47,6 +47,18 @@ type options struct {
 	markdown                     bool
 }
 
+// command is how the run can be repeated.
+func (o *options) command() string {
+	c := fmt.Sprintf("go run ./test/bench -rounds %d", o.rounds)
+	if o.match != "" {
+		c += fmt.Sprintf(" -run %q", o.match)
+	}
+	if o.markdown {
+		c += " -markdown"
+	}
+	return c
+}
+
 func exit(err error) {
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "bench:", err)
@@ -102,5 +114,5 @@ func run(ctx context.Context, o options) error {
 		}
 		table = append(table, rs...)
 	}
-	return table.print(os.Stdout, o.markdown)
+	return table.print(os.Stdout, o.markdown, o.command())
 }

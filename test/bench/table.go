@@ -62,14 +62,15 @@ func (r row) goal() string {
 	return ""
 }
 
-func (rs rows) print(w io.Writer, markdown bool) error {
+// print writes the table as text, or as a page that says by what command it was made.
+func (rs rows) print(w io.Writer, markdown bool, command string) error {
 	if markdown {
-		return rs.printMarkdown(w)
+		return rs.printMarkdown(w, command)
 	}
 	tw := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(tw, "\twhat\tkbroker\tyardstick\tratio\ttarget\t")
 	for _, r := range rs {
-		fmt.Fprintf(tw, "%s\t%s\t%.4g %s\t%s\t%s\t%s\t%s\n", r.id, r.what, r.kbroker, r.unit, r.yardstickText(), r.ratio(), r.goal(), r.verdict())
+		fmt.Fprintf(tw, "%s\t%s\t%s %s\t%s\t%s\t%s\t%s\n", r.id, r.what, figure(r.kbroker), r.unit, r.yardstickText(), r.ratio(), r.goal(), r.verdict())
 	}
 	fmt.Fprintf(tw, "\n%s\n", machine())
 	return tw.Flush()
@@ -79,17 +80,51 @@ func (r row) yardstickText() string {
 	if r.yardstick == 0 {
 		return "-"
 	}
-	return fmt.Sprintf("%.4g (%s)", r.yardstick, r.yardstickName)
+	return fmt.Sprintf("%s (%s)", figure(r.yardstick), r.yardstickName)
 }
 
-func (rs rows) printMarkdown(w io.Writer) error {
-	fmt.Fprintf(w, "%s\n\n| | what | kbroker | yardstick | ratio | target | |\n|---|---|---|---|---|---|---|\n", machine())
+// page is docs/performance.md around the table.
+const page = `# Performance
+
+Made by %s
+
+on %s.
+
+Each case runs several times, kbroker and its yardstick in turn on the same file system, and the median is shown. The
+machine is shared with others: absolute figures move by a factor of two to three between runs, so only the ratios within
+one run and the processor seconds per gigabyte of records mean anything. The processor time is that of the broker's
+process alone.
+
+The yardsticks are loops that do only what the machine must do (write and sync, read and sum, sendfile), and a prototype
+(test/bench/prototype) that does only the data path: it checks checksums and stamps offsets, and has no validation of
+records, no indexes, no recovery, no segments and no metrics. A ratio to it is what a broker costs beyond that.
+
+| | what | kbroker | yardstick | ratio | target | |
+|---|---|---|---|---|---|---|
+`
+
+func (rs rows) printMarkdown(w io.Writer, command string) error {
+	if _, err := fmt.Fprintf(w, page, "`"+command+"`", machine()); err != nil {
+		return err
+	}
 	for _, r := range rs {
-		if _, err := fmt.Fprintf(w, "| %s | %s | %.4g %s | %s | %s | %s | %s |\n", r.id, r.what, r.kbroker, r.unit, r.yardstickText(), r.ratio(), r.goal(), r.verdict()); err != nil {
+		if _, err := fmt.Fprintf(w, "| %s | %s | %s %s | %s | %s | %s | %s |\n", r.id, r.what, figure(r.kbroker), r.unit, r.yardstickText(), r.ratio(), r.goal(), r.verdict()); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// figure writes a number with the digits that mean something.
+func figure(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.3g", v)
+	}
 }
 
 // machine says what the figures were measured on.

@@ -11,9 +11,6 @@ import (
 
 // The yardsticks: what the machine itself charges for the steps that a broker cannot avoid.
 
-// touchBytes is what the largest load writes, and some more.
-const touchBytes = 2_500_000_000
-
 // touchMemory fills page cache and frees it again, so that the load which follows writes into memory that the host has
 // already given to this machine: fresh memory costs more than all the work that is to be measured.
 func touchMemory(dir string, n int64) error {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"net"
-	"runtime"
 	"testing"
 	"time"
 
@@ -34,10 +33,6 @@ type world struct {
 
 func newWorld(t *testing.T, settings ...string) *world {
 	t.Helper()
-	// Codecs are pooled, and zstd's hold channels, which must not leave the bubble that they were made in. Two collections
-	// empty a pool.
-	runtime.GC()
-	runtime.GC()
 	mem := memfs.New()
 	return &world{T: t, net: memnet.New(), fs: mem, mem: mem, settings: settings}
 }

@@ -8,7 +8,6 @@ import (
 	"hash/crc32"
 
 	pb "go.etcd.io/raft/v3/raftpb"
-	"google.golang.org/protobuf/proto"
 )
 
 // ErrCorrupt is in the chain of Open's error when a file of the metadata log was damaged by something other than a
@@ -52,8 +51,6 @@ type head struct {
 	nodeID int32
 	// salt goes into the checksums of the segment's other frames; the head itself and snapshots use 0.
 	salt uint32
-	// conf is the membership that the log starts from. It matters only as long as there is no snapshot.
-	conf *pb.ConfState
 }
 
 // appended is what one Ready persists.
@@ -123,16 +120,10 @@ func laterFrame(b []byte, salt uint32, seq uint64) (at int, found bool) {
 	}
 }
 
-func (h *head) encode() ([]byte, error) {
-	conf, err := proto.Marshal(h.conf)
-	if err != nil {
-		return nil, fmt.Errorf("encode membership: %w", err)
-	}
+func (h *head) encode() []byte {
 	b := []byte{byte(frameHead), formatVersion}
 	b = binary.AppendVarint(b, int64(h.nodeID))
-	b = binary.AppendUvarint(b, uint64(h.salt))
-	b = binary.AppendUvarint(b, uint64(len(conf)))
-	return append(b, conf...), nil
+	return binary.AppendUvarint(b, uint64(h.salt))
 }
 
 func decodeHead(b []byte) (*head, error) {
@@ -143,15 +134,8 @@ func decodeHead(b []byte) (*head, error) {
 	if v := r.u8(); v != formatVersion {
 		return nil, fmt.Errorf("version %d: %w", v, ErrVersion)
 	}
-	h := &head{nodeID: int32(r.varint()), salt: uint32(r.uvarint()), conf: &pb.ConfState{}}
-	conf := r.bytes()
-	if err := r.end(); err != nil {
-		return nil, err
-	}
-	if err := proto.Unmarshal(conf, h.conf); err != nil {
-		return nil, fmt.Errorf("membership in head: %w: %w", err, ErrCorrupt)
-	}
-	return h, nil
+	h := &head{nodeID: int32(r.varint()), salt: uint32(r.uvarint())}
+	return h, r.end()
 }
 
 func (a *appended) encode() []byte {

@@ -2,6 +2,7 @@ package quorum
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -21,10 +22,13 @@ type loopState struct {
 	wal     *wal
 	storage *storage
 	// conf is the membership at applied, hard what raft wants remembered.
-	conf    *pb.ConfState
-	applied position
-	hard    *pb.HardState
-	soft    raft.SoftState
+	conf        *pb.ConfState
+	confChanged bool
+	applied     position
+	hard        *pb.HardState
+	// durableCommit is the commit index that a restart would begin with.
+	durableCommit uint64
+	soft          raft.SoftState
 
 	// ahead is the image with everything proposed in this term, committed or not; nil unless this node may decide (Q4).
 	ahead *metadata.Image
@@ -36,6 +40,8 @@ type loopState struct {
 	indexed int
 	// barrier is the index that a follower must have applied to have caught up, 0 until the leader has told.
 	barrier uint64
+	// asked counts the questions for it.
+	asked uint64
 
 	snapshotting bool
 	// sinceSnapshot counts the log bytes written since the last snapshot was begun.
@@ -94,12 +100,6 @@ func (q *Quorum) guarded(fn func() error) (err error) {
 }
 
 func (q *Quorum) run(ctx context.Context) error {
-	if q.alone() {
-		// Nobody else can win, so there is nothing to wait for.
-		if err := q.loop.node.Campaign(); err != nil {
-			return fmt.Errorf("metadata quorum: %w", err)
-		}
-	}
 	ticker := time.NewTicker(q.opts.Tick)
 	ticker.Stop()
 	defer ticker.Stop()
@@ -108,6 +108,16 @@ func (q *Quorum) run(ctx context.Context) error {
 		for q.loop.node.HasReady() {
 			if err := q.handleReady(); err != nil {
 				return err
+			}
+		}
+		if q.loop.confChanged {
+			q.loop.confChanged = false
+			if q.alone() && q.loop.soft.RaftState == raft.StateFollower {
+				// Nobody else can win, so there is nothing to wait for.
+				if err := q.loop.node.Campaign(); err != nil {
+					return fmt.Errorf("metadata quorum: %w", err)
+				}
+				continue
 			}
 		}
 		if need := !q.alone() || q.loop.soft.RaftState != raft.StateLeader; need != ticking { // Q7
@@ -143,7 +153,10 @@ func (q *Quorum) run(ctx context.Context) error {
 func (q *Quorum) tick() {
 	q.loop.node.Tick()
 	if q.loop.barrier == 0 && !q.pub.opened() && q.loop.soft.Lead != raft.None {
-		q.loop.node.ReadIndex([]byte{1})
+		// Requests are told apart by their context, also those of different nodes.
+		q.loop.asked++
+		id := binary.BigEndian.AppendUint32(nil, uint32(q.opts.NodeID))
+		q.loop.node.ReadIndex(binary.BigEndian.AppendUint64(id, q.loop.asked))
 	}
 }
 
@@ -195,11 +208,14 @@ func (q *Quorum) handleReady() error {
 }
 
 // persist makes everything in rd durable. A hard state that only says more is committed can wait for the next write: a
-// restarted node learns it again from the leader, or by becoming one.
+// restarted node learns it again from the leader, or by becoming one. But not when a change of the members is committed:
+// those who would have to confirm it again may be gone for good.
 func (q *Quorum) persist(rd raft.Ready) error {
 	l := &q.loop
 	a := &appended{hard: l.hard, entries: rd.Entries}
-	changed := len(rd.Entries) > 0
+	changed := len(rd.Entries) > 0 || slices.ContainsFunc(rd.CommittedEntries, func(e *pb.Entry) bool {
+		return e.GetType() != pb.EntryNormal && e.GetIndex() > l.durableCommit
+	})
 	if h := rd.HardState; !raft.IsEmptyHardState(h) {
 		changed = changed || h.GetTerm() != l.hard.GetTerm() || h.GetVote() != l.hard.GetVote()
 		a.hard, l.hard = h, h
@@ -218,6 +234,7 @@ func (q *Quorum) persist(rd raft.Ready) error {
 	if err := l.wal.append(a); err != nil {
 		return err
 	}
+	l.durableCommit = a.hard.GetCommit()
 	l.sinceSnapshot += l.wal.end - before
 	if a.reset != nil {
 		l.storage.reset(*a.reset)
@@ -294,7 +311,7 @@ func (q *Quorum) applyConf(cc pb.ConfChangeI) {
 }
 
 func (q *Quorum) setConf(c *pb.ConfState) {
-	q.loop.conf = c
+	q.loop.conf, q.loop.confChanged = c, true
 	v := nodesOf(c.GetVoters())
 	q.voters.Store(&v)
 }
@@ -411,7 +428,7 @@ func (q *Quorum) snapshotDone(r snapshotResult) error {
 	q.log.Debug("wrote a snapshot of the cluster metadata", zap.Uint64("index", r.at.index), zap.Int64("bytes", r.bytes),
 		zap.Duration("took", r.took))
 	l.storage.compact(r.at, uint64(q.opts.SnapshotBytes)/4)
-	if err := l.wal.roll(l.conf, l.hard); err != nil {
+	if err := l.wal.roll(&appended{hard: l.hard}); err != nil {
 		return err
 	}
 	if err := l.wal.removeBefore(r.at.index); err != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
 	"sync"
 	"sync/atomic"
 
@@ -13,6 +14,7 @@ import (
 	"go.etcd.io/raft/v3"
 	pb "go.etcd.io/raft/v3/raftpb"
 	"go.uber.org/zap"
+	"google.golang.org/protobuf/proto"
 )
 
 var (
@@ -118,15 +120,26 @@ func (q *Quorum) open() error {
 	return nil
 }
 
+// create makes the first segment. The membership of a new log is its first entries, the same on every voter, so that nodes
+// which join later learn it as they learn everything else. A node that joins begins with nothing.
 func (q *Quorum) create(w *wal) (*replayed, error) {
-	conf := &pb.ConfState{Voters: raftIDs(q.opts.Voters)}
-	r := &replayed{conf: conf, hard: &pb.HardState{}}
-	return r, w.roll(conf, r.hard)
+	begin := &appended{hard: &pb.HardState{}}
+	for i, n := range slices.Sorted(slices.Values(q.opts.Voters)) {
+		cc := &pb.ConfChange{Type: pb.ConfChangeAddNode.Enum(), NodeId: new(raftID(n))}
+		data, err := proto.MarshalOptions{Deterministic: true}.Marshal(cc)
+		if err != nil {
+			return nil, fmt.Errorf("first members: %w", err)
+		}
+		index := uint64(i + 1)
+		begin.entries = append(begin.entries, &pb.Entry{Type: pb.EntryConfChange.Enum(), Index: &index, Term: new(uint64(1)), Data: data})
+		begin.hard = &pb.HardState{Term: new(uint64(1)), Vote: new(uint64), Commit: &index}
+	}
+	return &replayed{hard: begin.hard, entries: begin.entries}, w.roll(begin)
 }
 
 // restore fits log and snapshot together and makes raft and the image of them.
 func (q *Quorum) restore(w *wal, log *replayed, snap *snapshot) error {
-	st := &storage{fs: q.opts.FS, dir: q.opts.Dir, hard: log.hard, conf: log.conf}
+	st := &storage{fs: q.opts.FS, dir: q.opts.Dir, hard: log.hard, conf: &pb.ConfState{}}
 	img := metadata.Empty()
 	if snap != nil {
 		st.snap, st.before, st.conf, img = snap.position, snap.position, snap.conf, snap.image
@@ -144,7 +157,7 @@ func (q *Quorum) restore(w *wal, log *replayed, snap *snapshot) error {
 		return fmt.Errorf("entry %d was committed but the log ends with %d: %w", c, st.last(), ErrCorrupt)
 	}
 	q.image.Store(img)
-	q.loop = loopState{wal: w, storage: st, applied: st.before, hard: st.hard}
+	q.loop = loopState{wal: w, storage: st, applied: st.before, hard: st.hard, durableCommit: st.hard.GetCommit()}
 	q.setConf(st.conf)
 	rn, err := raft.NewRawNode(q.raftConfig(st))
 	if err != nil {

@@ -46,7 +46,6 @@ func (w *wal) path(number uint64) string {
 
 // replayed is what the segments amount to.
 type replayed struct {
-	conf *pb.ConfState // of the first segment's head
 	hard *pb.HardState
 	// entries are consecutive.
 	entries []*pb.Entry
@@ -158,9 +157,6 @@ func (w *wal) replaySegment(number uint64, first, last bool, r *replayed) error 
 	if err != nil {
 		return err
 	}
-	if first {
-		r.conf = h.conf
-	}
 	w.salt = h.salt
 	seg := segment{number: number}
 	for len(b) > 0 {
@@ -267,28 +263,28 @@ func (w *wal) append(a *appended) error {
 }
 
 // roll starts a new segment that begins with the present hard state, so that older segments hold nothing but entries.
-// The first segment of a log is made the same way.
-func (w *wal) roll(conf *pb.ConfState, hard *pb.HardState) error {
+// The first segment of a log is made the same way, with the entries that every log begins with.
+func (w *wal) roll(begin *appended) error {
 	var number uint64 = 1
 	if n := len(w.segments); n > 0 {
 		number = w.segments[n-1].number + 1
 	}
 	var salt [4]byte
 	_, _ = rand.Read(salt[:]) // documented never to fail
-	h := head{nodeID: w.nodeID, salt: binary.BigEndian.Uint32(salt[:]), conf: conf}
-	payload, err := h.encode()
-	if err != nil {
-		return err
-	}
-	b := appendFrame(nil, 0, w.nextFrame, payload)
-	b = appendFrame(b, h.salt, w.nextFrame+1, (&appended{hard: hard}).encode())
+	h := head{nodeID: w.nodeID, salt: binary.BigEndian.Uint32(salt[:])}
+	b := appendFrame(nil, 0, w.nextFrame, h.encode())
+	b = appendFrame(b, h.salt, w.nextFrame+1, begin.encode())
 	if err := vfs.WriteFileAtomic(w.fs, w.path(number), b); err != nil {
 		return fmt.Errorf("new segment of the metadata log: %w", err)
 	}
 	if err := w.close(); err != nil {
 		return err
 	}
-	w.segments = append(w.segments, segment{number: number, bytes: int64(len(b))})
+	seg := segment{number: number, bytes: int64(len(b))}
+	for _, e := range begin.entries {
+		seg.lastIndex = e.GetIndex()
+	}
+	w.segments = append(w.segments, seg)
 	w.salt, w.end, w.nextFrame = h.salt, int64(len(b)), w.nextFrame+2
 	return w.openLast(false)
 }

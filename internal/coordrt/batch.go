@@ -18,12 +18,12 @@ const (
 	maxLoadedBatch = 256 << 20
 )
 
-// chunk returns how many of the records fit into one batch of at most limit bytes, at least one.
+// chunk returns how many of the records fit into one batch of at most limit bytes, at least one. Limit 0 is none.
 func chunk(recs []Record, limit int) int {
 	size := record.HeaderSize
 	for i, r := range recs {
 		size += len(r.Key) + len(r.Value) + recordOverhead
-		if i > 0 && size > limit {
+		if i > 0 && limit > 0 && size > limit {
 			return i
 		}
 	}
@@ -31,7 +31,7 @@ func chunk(recs []Record, limit int) int {
 }
 
 // buildBatch makes one batch. It is refused when it is larger than limit, which is the log's own limit: a batch of one
-// that does not fit is an error here as it would be there.
+// that does not fit is an error here as it would be there. Limit 0 is none.
 func buildBatch(recs []Record, txn *Producer, codec record.Codec, timestamp int64, limit int) (record.Batch, error) {
 	o := record.Options{Codec: codec, BaseSequence: model.NoSequence}
 	if txn != nil {
@@ -46,7 +46,7 @@ func buildBatch(recs []Record, txn *Producer, codec record.Codec, timestamp int6
 	if err != nil {
 		return nil, err
 	}
-	if len(batch) > limit {
+	if limit > 0 && len(batch) > limit {
 		return nil, fmt.Errorf("a batch of %d records takes %d bytes, the limit is %d: %w", len(recs), len(batch), limit, kerr.MessageTooLarge)
 	}
 	return batch, nil

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/kbroker/kbroker/protocol/record"
 )
@@ -52,4 +53,9 @@ func TestChunk(t *testing.T) {
 	require.Equal(t, 2, chunk(recs, 400))
 	require.Equal(t, 1, chunk(recs[2:], 10), "one at least, for the log to refuse")
 	require.Equal(t, 3, chunk(recs, 1<<20))
+	require.Equal(t, 3, chunk(recs, 0), "no limit known")
+	_, err := buildBatch(recs, nil, record.None, 0, 0)
+	require.NoError(t, err)
+	_, err = buildBatch(recs, nil, record.None, 0, 100)
+	require.ErrorIs(t, err, kerr.MessageTooLarge)
 }

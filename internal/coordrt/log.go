@@ -26,7 +26,8 @@ type Log interface {
 	Read(ctx context.Context, tp model.TopicPartition, from int64, maxBytes int) (batches []byte, next int64, err error)
 	// Bounds returns the log start, the high watermark and the log end.
 	Bounds(tp model.TopicPartition) (logStart, highWatermark, logEnd int64, err error)
-	// MaxBatchBytes is the largest batch that Append takes for the partition (the topic's max.message.bytes).
+	// MaxBatchBytes is the largest batch that Append takes for the partition (the topic's max.message.bytes), 0 when that
+	// cannot be told because the partition is not here; Append then says so.
 	MaxBatchBytes(tp model.TopicPartition) int
 }
 

@@ -623,3 +623,105 @@ func TestErrorOf(t *testing.T) {
 }
 
 var _ coordrt.Log = (*coordtest.Log)(nil)
+
+func TestNoticesAreBounded(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.log.HideTail(true)
+		w.log.Manual(true)
+		w.elect(0, 1)
+		w.put(0, rec("a", "1"))
+		w.elect(0, 3) // waits for the high watermark
+		ran := 0
+		for range 2000 {
+			w.rt.Post(0, func(*dict, time.Time) coordrt.Result { ran++; return coordrt.Result{} })
+		}
+		w.rt.Post(9, func(*dict, time.Time) coordrt.Result { ran++; return coordrt.Result{} })
+		synctest.Wait()
+		require.Zero(t, ran)
+		w.log.CommitAll()
+		synctest.Wait()
+		require.Equal(t, 1024, ran)
+		w.rt.Resigned(0, 4)
+		w.rt.Post(0, func(*dict, time.Time) coordrt.Result { ran++; return coordrt.Result{} })
+		synctest.Wait()
+		require.Equal(t, 1024, ran, "not led here")
+	})
+}
+
+// A notice outlives a load that fails.
+func TestNoticesWaitForTheNextAttempt(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.log.FailReads(errors.New("disk"))
+		w.elect(0, 1)
+		w.rt.Post(0, func(*dict, time.Time) coordrt.Result {
+			return coordrt.Result{Records: []coordrt.Record{rec("posted", "1")}}
+		})
+		w.log.FailReads(nil)
+		time.Sleep(2 * time.Second)
+		require.Equal(t, "posted=1", w.state(0))
+	})
+}
+
+// Resignation during a load ends it, and a later election begins it anew.
+func TestResignedWhileLoading(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.log.HideTail(true)
+		w.log.Manual(true)
+		w.elect(0, 1)
+		w.put(0, rec("a", "1"))
+		w.elect(0, 3)
+		w.refused(0, kerr.CoordinatorLoadInProgress)
+		w.rt.Resigned(0, 4)
+		synctest.Wait()
+		require.True(t, w.shards[1].unloaded)
+		require.False(t, w.shards[1].loaded)
+		w.refused(0, kerr.NotCoordinator)
+		w.log.CommitAll()
+		synctest.Wait()
+		w.refused(0, kerr.NotCoordinator)
+		w.elect(0, 5)
+		require.Equal(t, "a=1", w.state(0))
+		require.Equal(t, []int32{0}, w.rt.Partitions())
+	})
+}
+
+// A newer epoch during a load begins it anew, because the log may have changed.
+func TestNewEpochWhileLoading(t *testing.T) {
+	bubble(t, func(w *world) {
+		w.log.HideTail(true)
+		w.log.Manual(true)
+		w.elect(0, 1)
+		w.put(0, rec("a", "1"))
+		w.put(0, rec("b", "1"))
+		w.elect(0, 3)
+		w.log.Lose(tp(0), 1)
+		w.elect(0, 4)
+		w.log.CommitAll()
+		synctest.Wait()
+		require.Equal(t, "a=1", w.state(0))
+	})
+}
+
+// A damaged log keeps the partition out of service, however often it is tried, and does not disturb the others.
+func TestDamagedLog(t *testing.T) {
+	bubble(t, func(w *world) {
+		b := record.NewBuilder(record.Options{})
+		b.Add(0, []byte("broken"), []byte("v"))
+		batch, err := b.Finish()
+		require.NoError(t, err)
+		require.NoError(t, w.log.Put(tp(0), batch))
+		w.elect(0, 1)
+		w.elect(1, 1)
+		w.put(1, rec("a", "1")).ok()
+		w.refused(0, kerr.NotCoordinator)
+		time.Sleep(10 * time.Minute)
+		w.refused(0, kerr.NotCoordinator)
+		require.Equal(t, "a=1", w.state(1))
+		require.Less(t, len(w.shards), 30, "attempts are spaced out")
+		for _, d := range w.shards {
+			if d != w.shards[len(w.shards)-1] && !d.unloaded {
+				require.Equal(t, "a=1", d.String(), "only the good one is in service")
+			}
+		}
+	})
+}

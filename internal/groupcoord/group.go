@@ -120,7 +120,7 @@ type group struct {
 	// joinTimer ends the joining, syncTimer the waiting for syncs.
 	joinTimer, syncTimer coordrt.Timer
 
-	offsets  map[string]map[int32]commit
+	offsets  map[string]map[int32]*commit
 	noffsets int
 	// unstable are the partitions that open transactions have committed offsets for: the producers' ids.
 	unstable map[topicPartition][]int64
@@ -307,15 +307,15 @@ func (g *group) check(memberID string, instance *string) *kerr.Error {
 // setOffset stores a committed offset and returns how many there are more than before.
 func (g *group) setOffset(topic string, partition int32, c commit) int {
 	if g.offsets == nil {
-		g.offsets = map[string]map[int32]commit{}
+		g.offsets = map[string]map[int32]*commit{}
 	}
 	ps := g.offsets[topic]
 	if ps == nil {
-		ps = map[int32]commit{}
+		ps = map[int32]*commit{}
 		g.offsets[topic] = ps
 	}
 	before := len(ps)
-	ps[partition] = c
+	ps[partition] = &c
 	g.noffsets += len(ps) - before
 	return len(ps) - before
 }
@@ -337,7 +337,7 @@ func (g *group) dropOffset(topic string, partition int32) int {
 func (g *group) eachOffset(fn func(topic string, partition int32, c *commit)) {
 	for topic, ps := range g.offsets {
 		for p, c := range ps {
-			fn(topic, p, &c)
+			fn(topic, p, c)
 		}
 	}
 }

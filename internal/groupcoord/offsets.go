@@ -184,7 +184,7 @@ func (s *Shard) ReplayMarker(at coordrt.Position, commit bool) {
 		if !commit {
 			continue
 		}
-		if old, ok := g.offsets[k.topic][k.partition]; !ok || c.at > old.at {
+		if old := g.offsets[k.topic][k.partition]; old == nil || c.at > old.at {
 			s.o.Stats.offsets.Add(int64(g.setOffset(k.topic, k.partition, c)))
 		}
 	}
@@ -256,8 +256,8 @@ func (g *group) fetch(topic string, partition int32, topicID model.UUID, stable 
 	if stable && g.unstable[topicPartition{topic, partition}] != nil {
 		return noOffset(partition, kerr.UnstableOffsetCommit)
 	}
-	c, ok := g.offsets[topic][partition]
-	if !ok || c.topicID != noTopic && topicID != noTopic && c.topicID != topicID {
+	c := g.offsets[topic][partition]
+	if c == nil || c.topicID != noTopic && topicID != noTopic && c.topicID != topicID {
 		return r
 	}
 	metadata := c.metadata
@@ -302,11 +302,10 @@ func (s *Shard) OffsetDelete(req *kmsg.OffsetDeleteRequest) (coordrt.Result, *km
 		used := g.subscribes(t.Topic)
 		for _, p := range t.Partitions {
 			rp := kmsg.OffsetDeleteResponseTopicPartition{Partition: p.Partition}
-			_, known := g.offsets[t.Topic][p.Partition]
 			switch {
 			case used:
 				rp.ErrorCode = kerr.GroupSubscribedToTopic.Code
-			case known || g.unstable[topicPartition{t.Topic, p.Partition}] != nil:
+			case g.offsets[t.Topic][p.Partition] != nil || g.unstable[topicPartition{t.Topic, p.Partition}] != nil:
 				r.Records = append(r.Records, offsetKey{g.id, t.Topic, p.Partition}.tombstone())
 			}
 			rt.Partitions = append(rt.Partitions, rp)

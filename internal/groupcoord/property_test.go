@@ -266,7 +266,7 @@ func (s *Shard) dump(only map[string]bool) (string, map[string]bool) {
 		}
 		for _, topic := range sortedKeys(g.offsets) {
 			for _, p := range sortedKeys(g.offsets[topic]) {
-				fmt.Fprintf(&b, "offset %s %s-%d %+v\n", id, topic, p, g.offsets[topic][p])
+				fmt.Fprintf(&b, "offset %s %s-%d %+v\n", id, topic, p, *g.offsets[topic][p])
 			}
 		}
 	}

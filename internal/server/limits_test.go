@@ -221,3 +221,11 @@ func TestOptionsAreChecked(t *testing.T) {
 	_, err = New(Options{})
 	require.ErrorContains(t, err, "no listeners")
 }
+
+func TestOnlyAChosenBufferSizeIsSet(t *testing.T) {
+	sockets := config.Default().Sockets
+	require.Equal(t, int32(-1), chosenBuffer(sockets.ReceiveBuffer))
+	require.Equal(t, int32(-1), chosenBuffer(sockets.SendBuffer))
+	require.Equal(t, int32(-1), chosenBuffer(-1))
+	require.Equal(t, int32(65536), chosenBuffer(65536))
+}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -20,6 +21,7 @@ type env struct {
 	ctx         context.Context
 	dir, binary string
 	rounds      int
+	settings    []string // of kbroker, for all cases
 	// profiles is the directory that profiles go into, empty for none; name is that of the case.
 	profiles, name string
 	n              int
@@ -98,7 +100,7 @@ func (e *env) withBroker(prototyped bool, settings []string, topic map[string]*s
 	if prototyped {
 		b, err = newPrototype(dir)
 	} else {
-		b, err = newKBroker(e.binary, dir, settings...)
+		b, err = newKBroker(e.binary, dir, append(slices.Clone(e.settings), settings...)...)
 		if err == nil && e.profiles != "" {
 			err = b.profiled()
 		}

@@ -134,7 +134,7 @@ func footprint(e *env) (rows, error) {
 		if err != nil {
 			return nil, err
 		}
-		b, err := newKBroker(e.binary, dir)
+		b, err := newKBroker(e.binary, dir, e.settings...)
 		if err != nil {
 			return nil, err
 		}

@@ -33,6 +33,10 @@ func main() {
 	flag.IntVar(&o.rounds, "rounds", 3, "times that each case is run; the median is shown")
 	flag.StringVar(&o.dir, "dir", "", "directory for data (default: a temporary one); its file system is what is measured")
 	flag.StringVar(&o.binary, "kbroker", "", "binary to measure (default: built from this tree)")
+	flag.Func("override", "one more setting for kbroker as `key=value`; may be repeated", func(s string) error {
+		o.settings = append(o.settings, s)
+		return nil
+	})
 	flag.StringVar(&o.profiles, "profiles", "", "directory for CPU profiles of kbroker under each load; the figures are a little worse with them")
 	flag.BoolVar(&o.markdown, "markdown", false, "print the table as Markdown, for docs/performance.md")
 	flag.Parse()
@@ -44,6 +48,7 @@ func main() {
 type options struct {
 	match, dir, binary, profiles string
 	rounds                       int
+	settings                     []string
 	markdown                     bool
 }
 
@@ -52,6 +57,9 @@ func (o *options) command() string {
 	c := fmt.Sprintf("go run ./test/bench -rounds %d", o.rounds)
 	if o.match != "" {
 		c += fmt.Sprintf(" -run %q", o.match)
+	}
+	for _, s := range o.settings {
+		c += fmt.Sprintf(" -override %q", s)
 	}
 	if o.markdown {
 		c += " -markdown"
@@ -107,7 +115,7 @@ func run(ctx context.Context, o options) error {
 			continue
 		}
 		fmt.Fprintf(os.Stderr, "%s ...\n", c.name)
-		e := &env{ctx: ctx, dir: dir, binary: o.binary, rounds: o.rounds, profiles: o.profiles, name: c.name}
+		e := &env{ctx: ctx, dir: dir, binary: o.binary, rounds: o.rounds, profiles: o.profiles, name: c.name, settings: o.settings}
 		rs, err := c.run(e)
 		if err != nil {
 			return fmt.Errorf("%s: %w", c.name, err)

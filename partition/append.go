@@ -93,6 +93,7 @@ func (p *Partition) appendLocked(b record.Batch, leaderEpoch int32, o AppendOpti
 	if len(b) > int(cfg.SegmentBytes) {
 		return fmt.Errorf("%s: a batch of %d bytes is larger than segment.bytes %d: %w", p.o.TP, len(b), cfg.SegmentBytes, kerr.RecordListTooLarge)
 	}
+	p.leadLocked(leaderEpoch, base)
 	if err := p.writeLocked(b, b.LastOffset(), b.MaxTimestamp(), cfg, res); err != nil {
 		return err
 	}
@@ -125,6 +126,7 @@ func (p *Partition) AppendMarker(m Marker, leaderEpoch int32) (AppendResult, err
 	if err := p.mu.producers.CheckMarker(&pm); err != nil {
 		return res, fmt.Errorf("%s: %w", p.o.TP, err)
 	}
+	p.leadLocked(leaderEpoch, b.BaseOffset())
 	if err := p.writeLocked(b, b.LastOffset(), b.MaxTimestamp(), p.cfg.Load(), &res); err != nil {
 		return res, err
 	}
@@ -220,7 +222,37 @@ func (p *Partition) writeLocked(batches []byte, lastOffset, maxTime int64, cfg *
 	if err := p.log.Active().Append(batches, cfg.IndexIntervalBytes); err != nil {
 		return p.writeFailed(err)
 	}
+	if p.mu.unflushed += int64(len(batches)); p.mu.unflushed >= flushHint {
+		p.mu.unflushed, res.Rolled = 0, true
+	}
 	return nil
+}
+
+// flushHint is how much is written before a flush in the background is worth its while: a segment is synced before the next
+// one begins, and appends wait for what is left to sync then.
+const flushHint = 64 << 20
+
+// leadLocked notes the epoch of a leader's batch. One that the log knows, or has passed, needs nothing.
+func (p *Partition) leadLocked(leaderEpoch int32, base int64) {
+	if e, ok := p.mu.epochs.Latest(); !ok || leaderEpoch > e.Epoch {
+		p.assignEpochLocked(leaderEpoch, base)
+	}
+}
+
+// activateLocked makes a segment ready for appends, rebuilding its indexes where they cannot be used.
+func (p *Partition) activateLocked(s *segment.Segment) error {
+	err := s.Activate()
+	if !errors.Is(err, segment.ErrIndex) {
+		return err
+	}
+	relearned, err := p.reindex(s, nil)
+	if err == nil && relearned {
+		err = p.loadProducersLocked(p.HighWatermark(), p.LogEndOffset())
+	}
+	if err != nil {
+		return err
+	}
+	return s.Activate()
 }
 
 // writeFailed decides what a failed write means (P3). On a full disk nothing was kept and nothing is wrong with what is
@@ -243,11 +275,19 @@ func (p *Partition) grewLocked(end int64) {
 // rollIfDueLocked begins a new segment when the active one cannot or should not take n more bytes.
 func (p *Partition) rollIfDueLocked(n, lastOffset, maxTime int64, cfg *config.Topic) (bool, error) {
 	s := p.log.Active()
-	if err := s.Activate(); err != nil {
+	if s.Size() == 0 && s.Base() > p.LogEndOffset() { // begun for a batch behind a gap that could not be written
+		paths, err := p.log.TruncateTo(p.LogEndOffset())
+		p.doomLocked(paths)
+		if err != nil {
+			return false, err
+		}
+		s = p.log.Active()
+	}
+	if err := p.activateLocked(s); err != nil {
 		return false, err
 	}
-	due := s.Size() > 0 && s.Size()+n > int64(cfg.SegmentBytes) || s.IndexFull(cfg.SegmentIndexBytes) || !s.FitsOffset(lastOffset) ||
-		s.Size()+n > math.MaxInt32
+	// An empty segment takes any batch: another one in its place would be no better.
+	due := s.Size() > 0 && (s.Size()+n > min(int64(cfg.SegmentBytes), math.MaxInt32) || s.IndexFull(cfg.SegmentIndexBytes)) || !s.FitsOffset(lastOffset)
 	if !due && s.Size() > 0 {
 		waited, err := p.ageLocked(s, maxTime)
 		if err != nil {
@@ -258,7 +298,8 @@ func (p *Partition) rollIfDueLocked(n, lastOffset, maxTime int64, cfg *config.To
 	if !due {
 		return false, nil
 	}
-	return true, p.rollLocked(cfg)
+	// A gap may be wider than what a segment can count. Then the new one begins in the gap.
+	return true, p.rollLocked(cfg, max(p.LogEndOffset(), lastOffset-math.MaxInt32))
 }
 
 // ageLocked is how old the active segment is for an append of the given time: in records' time where they carry one, by
@@ -278,17 +319,16 @@ func (p *Partition) ageLocked(s *segment.Segment, maxTime int64) (time.Duration,
 	return time.Duration(ms) * time.Millisecond, nil
 }
 
-// rollLocked seals the active segment and begins one at the end of the log, with a snapshot of the producers for it.
-func (p *Partition) rollLocked(cfg *config.Topic) error {
-	end := p.LogEndOffset()
+// rollLocked seals the active segment and begins one, at the end of the log or behind it, with a snapshot of the producers.
+func (p *Partition) rollLocked(cfg *config.Topic, base int64) error {
 	if err := p.snapshotLocked(); err != nil {
 		return err
 	}
-	if err := p.log.Roll(end); err != nil {
+	if err := p.log.Roll(base); err != nil {
 		return err
 	}
 	p.mu.rollBase = time.Now()
 	p.mu.jitter = jitter(cfg.SegmentJitter)
-	p.publishLocked(func(b *bounds) { b.activeBase, b.endPos = end, 0 })
+	p.publishLocked(func(b *bounds) { b.activeBase, b.endPos = base, 0 })
 	return nil
 }

@@ -74,7 +74,10 @@ func (p *Partition) opened(start, end int64) error {
 	} else {
 		p.recovery.Store(min(max(p.o.RecoveryPoint, p.FirstSegmentBase()), end))
 	}
-	if p.mu.epochs.TruncateFromEnd(end) || p.mu.epochs.TruncateFromStart(start) {
+	if p.mu.epochs.TruncateFromEnd(end) {
+		p.mu.epochsUnsaved = true
+	}
+	if p.mu.epochs.TruncateFromStart(start) {
 		p.mu.epochsUnsaved = true
 	}
 	if err := p.dropSnapshotsLocked(end); err != nil {
@@ -125,21 +128,23 @@ func (p *Partition) recover(ctx context.Context, start int64) (end int64, err er
 	from := max(p.o.RecoveryPoint, start)
 	// What the producers were at the first segment to be scanned decides which transactions its markers abort.
 	first := p.log.From(from)[0]
+	buf := make([]byte, 0, recoveryBuffer)
+	for _, s := range segs {
+		if s.Base() < first.Base() && !s.IndexSane() {
+			if _, err := p.reindex(s, buf); err != nil {
+				return 0, err
+			}
+		}
+	}
 	if err := p.loadProducersLocked(first.Base(), first.Base()); err != nil {
 		return 0, err
 	}
-	buf := make([]byte, 0, recoveryBuffer)
 	end = first.Base()
 	for i, s := range segs {
 		if err := ctx.Err(); err != nil {
 			return 0, err
 		}
 		if s.Base() < first.Base() {
-			if !s.IndexSane() {
-				if err := p.reindex(s, buf); err != nil {
-					return 0, err
-				}
-			}
 			continue
 		}
 		if end, err = p.scan(s, i == len(segs)-1, from, end, buf); err != nil {
@@ -184,27 +189,28 @@ func (p *Partition) scan(s *segment.Segment, last bool, recoveryPoint, end int64
 	return end, s.Seal()
 }
 
-// reindex rebuilds the indexes of a segment whose log is sound.
-func (p *Partition) reindex(s *segment.Segment, buf []byte) error {
+// reindex rebuilds the indexes of a segment whose log is sound. When the transaction index is lost as well, relearned says
+// that the producers are now those at the end of this segment.
+func (p *Partition) reindex(s *segment.Segment, buf []byte) (relearned bool, err error) {
 	aborted, aerr := s.Aborted()
 	s.Reset()
-	_, err := s.Scan(0, buf, func(b record.Batch, pos int64) error {
+	_, err = s.Scan(0, buf, func(b record.Batch, pos int64) error {
 		s.Indexed(b, pos, p.o.Config.IndexIntervalBytes)
 		return nil
 	})
 	if err != nil {
-		return fmt.Errorf("the log is damaged, nothing was changed; restore the file from another replica or cut it there by hand: %w", err)
+		return false, fmt.Errorf("the log is damaged, nothing was changed; restore the file from another replica or cut it there by hand: %w", err)
 	}
 	if aerr != nil {
 		if err := p.reabort(s); err != nil {
-			return err
+			return true, err
 		}
 	} else {
 		for _, a := range aborted {
 			s.AddAborted(a)
 		}
 	}
-	return s.Seal()
+	return aerr != nil, s.Seal()
 }
 
 // reabort rebuilds the transaction index of a segment by running the producers over the log up to its end.

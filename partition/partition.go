@@ -40,7 +40,8 @@ type Partition struct {
 		// epochsUnsaved says that the file of the epochs does not hold them all (P7).
 		epochsUnsaved bool
 		closed        bool
-		dirty         bool // something was appended since Open
+		dirty         bool  // something was appended since Open
+		unflushed     int64 // bytes since a flush was last hinted at
 		snapshots     []int64
 		// rollBase is when the active segment was begun, for rolling by time when its records carry none.
 		rollBase time.Time
@@ -259,6 +260,7 @@ func (p *Partition) Close() error {
 	if err := p.Err(); err != nil {
 		return err
 	}
+	defer func() { _ = p.fail(errors.New("the log was closed")) }()
 	p.removeDoomedLocked(time.Time{}, true)
 	if !p.mu.dirty {
 		return nil

@@ -33,6 +33,7 @@ func newBench(t *testing.T, change ...func(*config.Topic)) *bench {
 	mem := memfs.New()
 	require.NoError(t, mem.MkdirAll(dir, 0o755))
 	require.NoError(t, mem.SyncDir("/data"))
+	require.NoError(t, mem.SyncDir("/"))
 	base, err := config.Default().Topic(nil)
 	require.NoError(t, err)
 	b := &bench{T: t, fs: mem, mem: mem, cfg: *base}

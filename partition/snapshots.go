@@ -57,17 +57,21 @@ func (p *Partition) pruneSnapshotsLocked() {
 
 // dropSnapshotsLocked removes the snapshots above an offset.
 func (p *Partition) dropSnapshotsLocked(above int64) error {
+	had := len(p.mu.snapshots)
 	for len(p.mu.snapshots) > 0 {
 		last := p.mu.snapshots[len(p.mu.snapshots)-1]
 		if last <= above {
-			return nil
+			break
 		}
 		if err := p.o.FS.Remove(p.snapshotPath(last)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		p.mu.snapshots = p.mu.snapshots[:len(p.mu.snapshots)-1]
 	}
-	return nil
+	if len(p.mu.snapshots) == had {
+		return nil
+	}
+	return p.o.FS.SyncDir(p.o.Dir) // one that came back would be taken for the state of other records at its offset
 }
 
 // listSnapshots finds the snapshot files of the folder.

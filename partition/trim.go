@@ -35,8 +35,12 @@ func (p *Partition) Truncate(to int64) error {
 		b.endPos = -1
 	})
 	p.recovery.Store(min(p.recovery.Load(), to))
-	paths, err := p.log.TruncateTo(to)
-	p.doomLocked(paths)
+	err := p.activateLocked(p.log.From(max(0, to-1))[0]) // its end is what will be cut
+	if err == nil {
+		var paths []string
+		paths, err = p.log.TruncateTo(to)
+		p.doomLocked(paths)
+	}
 	if err == nil {
 		err = p.dropSnapshotsLocked(to)
 	}
@@ -160,7 +164,7 @@ func (p *Partition) Retain(now time.Time) (freed int64, err error) {
 		return 0, nil
 	}
 	if n == len(segs) {
-		if err := p.rollLocked(cfg); err != nil {
+		if err := p.rollLocked(cfg, p.LogEndOffset()); err != nil {
 			return 0, p.writeFailed(err)
 		}
 	}
@@ -177,7 +181,7 @@ func (p *Partition) retentionDueLocked(segs []*segment.Segment, i int, now time.
 	if end > p.HighWatermark() || s.Size() == 0 {
 		return false, nil
 	}
-	if cfg.RetentionBytes >= 0 && excess >= s.Size() && i+1 < len(segs) {
+	if cfg.RetentionBytes >= 0 && excess >= s.Size() {
 		return true, nil
 	}
 	if cfg.Retention < 0 {

@@ -54,7 +54,7 @@ type AppendResult struct {
 	LogAppendTime  int64
 	LogStartOffset int64
 	Duplicate      bool
-	// Rolled is set when a new segment was begun: the old one is worth a flush.
+	// Rolled is set when a new segment was begun, or much was written: a flush in the background is worth its while.
 	Rolled bool
 	// RecordErrors says which records were refused, when the error is about records.
 	RecordErrors []record.RecordError

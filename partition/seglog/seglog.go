@@ -148,9 +148,13 @@ func (l *Log) Size() (n int64) {
 	return n
 }
 
-// Roll seals the active segment and begins a new one at base. The sealed one is not synced.
+// Roll seals the active segment and begins a new one at base. The sealed one is durable first: a crash could otherwise keep
+// the new records and lose older ones, and nothing would tell the hole from a gap.
 func (l *Log) Roll(base int64) error {
 	if err := l.Active().Seal(); err != nil {
+		return err
+	}
+	if err := l.Active().Sync(); err != nil {
 		return err
 	}
 	s, err := l.create(base)

@@ -72,6 +72,7 @@ type Segment struct {
 	firstTime     atomic.Int64 // of the first batch, -1 for none
 	timesKnown    atomic.Bool  // the three above are valid
 	unsynced      atomic.Bool  // index files were written and not synced
+	torn          atomic.Bool  // a failed write may have left bytes behind size
 }
 
 type indexFiles struct {
@@ -188,8 +189,8 @@ func (s *Segment) IndexFull(maxBytes int32) bool {
 }
 
 // Append writes whole batches behind the last one with a single write and enters them into the indexes. Nothing is
-// visible before all of it is written; after an error the file may hold a torn end behind Size, which the next Append
-// overwrites and a scan cuts.
+// visible before all of it is written; after an error the file may hold a torn end behind Size, which is cut at once
+// or, when that fails too, before anything else is written.
 func (s *Segment) Append(batches []byte, indexInterval int32) error {
 	f, err := s.log.acquire()
 	if err != nil {
@@ -197,8 +198,14 @@ func (s *Segment) Append(batches []byte, indexInterval int32) error {
 	}
 	defer s.log.release()
 	pos := s.size.Load()
+	if s.torn.Load() {
+		if err := s.heal(f); err != nil {
+			return err
+		}
+	}
 	if _, err := f.WriteAt(batches, pos); err != nil {
-		return errors.Join(err, f.Truncate(pos))
+		s.torn.Store(true)
+		return errors.Join(err, s.heal(f))
 	}
 	for rest := batches; len(rest) > 0; {
 		b, err := record.ParseBatch(rest)
@@ -210,6 +217,15 @@ func (s *Segment) Append(batches []byte, indexInterval int32) error {
 		rest = rest[len(b):]
 	}
 	s.size.Store(pos)
+	return nil
+}
+
+// heal cuts what a failed write has left behind Size.
+func (s *Segment) heal(f vfs.File) error {
+	if err := f.Truncate(s.size.Load()); err != nil {
+		return err
+	}
+	s.torn.Store(false)
 	return nil
 }
 
@@ -297,6 +313,16 @@ func (s *Segment) Seal() error {
 	defer s.idx.Unlock()
 	if !s.idx.active {
 		return nil
+	}
+	if s.torn.Load() {
+		f, err := s.log.acquire()
+		if err != nil {
+			return err
+		}
+		defer s.log.release()
+		if err := s.heal(f); err != nil {
+			return err
+		}
 	}
 	s.noteTimeLocked()
 	if err := s.writeIndexesLocked(); err != nil {

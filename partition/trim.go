@@ -8,6 +8,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/kbroker/kbroker/partition/segment"
+	"github.com/kbroker/kbroker/protocol/record"
 )
 
 // Truncate removes everything from an offset on, durably, and forgets what the producers did there. All bounds become at
@@ -55,6 +56,9 @@ func (p *Partition) Truncate(to int64) error {
 	if err := p.loadProducersLocked(min(to, p.HighWatermark()), to); err != nil {
 		return p.fail(err)
 	}
+	if err := p.holdEndLocked(to); err != nil { // with a snapshot of the producers as they are now
+		return p.fail(err)
+	}
 	active := p.log.Active()
 	hw := p.HighWatermark()
 	p.publishLocked(func(b *bounds) {
@@ -62,6 +66,22 @@ func (p *Partition) Truncate(to int64) error {
 		b.LastStable = max(b.LogStart, p.mu.producers.LastStable(hw))
 	})
 	return nil
+}
+
+// holdEndLocked begins a segment at the log end when the last record ends before it, in a gap. Otherwise nothing on the disk
+// would say that the log reaches that far, and after a crash a torn write there would look like damage to flushed records.
+func (p *Partition) holdEndLocked(end int64) error {
+	s := p.log.Active()
+	reached := s.Base()
+	if s.Size() > 0 {
+		if err := s.Last(func(h record.Header) { reached = h.LastOffset() + 1 }); err != nil {
+			return err
+		}
+	}
+	if reached >= end {
+		return nil
+	}
+	return p.rollLocked(p.cfg.Load(), end)
 }
 
 // TruncateFullyAndStartAt drops the whole log and begins anew at an offset.

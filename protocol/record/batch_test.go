@@ -233,7 +233,7 @@ func FuzzRecords(f *testing.F) {
 				if n++; n > b.Count() {
 					t.Fatalf("%d records of %d", n, b.Count())
 				}
-				for range r.Headers() { //nolint:revive // only that it ends and does not panic
+				for range r.Headers() { // only that it ends and does not panic
 				}
 			}
 			_, _, _, _ = ParseEndTxnMarker(b)

@@ -23,6 +23,7 @@ type Record struct {
 
 	headers []byte // encoded, the count included
 	raw     []byte // the encoded record with its length
+	at      int    // of raw in the plain payload
 }
 
 // Encoded returns the record as it stands in its batch, length included. Offset and time are relative to the batch.
@@ -85,24 +86,31 @@ func (d *Decoder) payload(b Batch) ([]byte, error) {
 // are left over behind them, are an error that ends the iteration.
 func (b Batch) Records(d *Decoder) iter.Seq2[Record, error] {
 	return func(yield func(Record, error) bool) {
-		rest, err := d.payload(b)
+		payload, err := d.payload(b)
 		if err != nil {
 			yield(Record{}, err)
 			return
 		}
-		for i := range b.Count() {
-			var r Record
-			if rest, err = b.next(rest, &r); err != nil {
-				yield(Record{}, fmt.Errorf("record %d of the batch at offset %d: %w", i, b.BaseOffset(), err))
-				return
-			}
-			if !yield(r, nil) {
-				return
-			}
+		b.walk(payload, yield)
+	}
+}
+
+// walk yields the records of the plain payload.
+func (b Batch) walk(payload []byte, yield func(Record, error) bool) {
+	var err error
+	rest := payload
+	for i := range b.Count() {
+		r := Record{at: len(payload) - len(rest)}
+		if rest, err = b.next(rest, &r); err != nil {
+			yield(Record{}, fmt.Errorf("record %d of the batch at offset %d: %w", i, b.BaseOffset(), err))
+			return
 		}
-		if len(rest) > 0 {
-			yield(Record{}, fmt.Errorf("%w: %d bytes behind the %d records of the batch at offset %d", ErrCorrupt, len(rest), b.Count(), b.BaseOffset()))
+		if !yield(r, nil) {
+			return
 		}
+	}
+	if len(rest) > 0 {
+		yield(Record{}, fmt.Errorf("%w: %d bytes behind the %d records of the batch at offset %d", ErrCorrupt, len(rest), b.Count(), b.BaseOffset()))
 	}
 }
 
